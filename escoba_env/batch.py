@@ -1,0 +1,406 @@
+"""``Batch``: many games of the same rules stepped together, and ``Views``, what seats know of them.
+
+A thin, checked surface over the kernels: an array of game records and no rule of the game.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from escoba_env.cards import NUM_ACTIONS, cards_in
+from escoba_env.encoding import Encoding
+from escoba_env.engine import batch as kernels
+from escoba_env.engine.play import RANDOM_DEALER
+from escoba_env.engine.record import GAME_OVER, NOBODY, STATE, lower
+from escoba_env.engine.score import REWARDS
+from escoba_env.notation import action_name
+from escoba_env.rules import Rules, make_rules
+
+Records = NDArray[np.void]
+"""Array of dtype ``STATE``."""
+
+MAX_SEED = 2**63 - 1
+
+_NO_ROWS = np.zeros((0, 0), np.float32)
+_NO_MASKS = np.zeros((0, NUM_ACTIONS), np.int8)
+
+
+class IllegalActionError(ValueError):
+    """An action that the seat to move may not take; the game is as it was."""
+
+
+def check_seed(seed: Any) -> int:
+    """Returns a seed as an ``int``.
+
+    Raises:
+        ValueError: If it is not a whole number from 0 to ``MAX_SEED``.
+    """
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        number = -1
+    if not 0 <= number <= MAX_SEED or isinstance(seed, bool | np.bool_):
+        raise ValueError(f"seed {seed!r} is not possible; allowed: a whole number, 0 to {MAX_SEED}")
+    return number
+
+
+def reward_kind(reward: str) -> int:
+    """Returns the kernels' number of a kind of reward.
+
+    Raises:
+        ValueError: If it is unknown.
+    """
+    if reward not in REWARDS:
+        raise ValueError(f"reward {reward!r} is unknown; allowed: {', '.join(REWARDS)}")
+    return REWARDS.index(reward)
+
+
+def explain_illegal(record: Any, action: Any) -> str:
+    """Says why an action is not legal in a game, and what is."""
+    if record["phase"] == GAME_OVER:
+        return f"action {action!r} is not possible: the game is over; start a new one with reset"
+    legal = ", ".join(f"{action_name(a)} ({a})" for a in cards_in(record["legal"]))
+    seat = int(record["turn"])
+    who = f"seat {seat} may choose: {legal}"
+    try:
+        number = operator.index(action)
+    except TypeError:
+        number = -1
+    if not 0 <= number < NUM_ACTIONS:
+        return f"action {action!r} is not an action; allowed: 0 to {NUM_ACTIONS - 1}; {who}"
+    name = f"action {number} ({action_name(number)})"
+    bit = 1 << number
+    if record["played"] == NOBODY:
+        if number == NUM_ACTIONS - 1:
+            why = "no card has been chosen from the hand yet"
+        elif int(record["hands"][seat]) & bit:
+            why = "another card in hand can capture and the rules demand it (capture='hand')"
+        elif int(record["table"]) & bit:
+            why = "a turn begins with a card from the hand, and this one lies on the table"
+        else:
+            why = "the card is not in the hand of the seat to move"
+    elif number == NUM_ACTIONS - 1:
+        why = "the chosen card can capture, so it may not be laid"
+    elif int(record["picked"]) & bit:
+        why = "the card has been picked already"
+    elif int(record["table"]) & bit:
+        why = "the card is in no capture that can still be completed"
+    else:
+        why = "the card is not on the table"
+    return f"{name} is illegal: {why}; {who}"
+
+
+class Views:
+    """What seats know: one view for each of a number of decisions or observers.
+
+    A view is a game record from which everything hidden from its seat has been erased: other hands
+    (their counts stay), the stock's order, the random stream. Policies are given these and never
+    games.
+
+    Attributes:
+        rules: Rules of the table.
+        episode: ``"round"`` or ``"match"``.
+        spec: The rules lowered for the kernels.
+        records: Array (n,) of dtype ``STATE``; field ``viewer`` is the seat.
+        keys: int64 (n,): a random key for each decision, from which a stochastic policy draws. It
+            depends on the game and the decision alone, so results do not depend on batch size,
+            order or threads.
+    """
+
+    __slots__ = ("episode", "keys", "records", "rules", "spec")
+
+    def __init__(
+        self,
+        rules: Rules,
+        episode: str,
+        spec: NDArray[Any],
+        records: Records,
+        keys: NDArray[np.int64],
+    ) -> None:
+        self.rules = rules
+        self.episode = episode
+        self.spec = spec
+        self.records = records
+        self.keys = keys
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, index: Any) -> Views:
+        """Returns some of the views; the index is a slice or an array."""
+        return Views(self.rules, self.episode, self.spec, self.records[index], self.keys[index])
+
+    def observe(self, encoding: Encoding) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
+        """Encodes every view.
+
+        Returns:
+            Observations float32 (n, encoding.size) and action masks int8 (n, 43).
+        """
+        out = np.empty((len(self), encoding.size), np.float32)
+        masks = np.empty((len(self), NUM_ACTIONS), np.int8)
+        kernels.observe_games(
+            self.spec,
+            self.records,
+            np.arange(len(self)),
+            self.records["viewer"].astype(np.int64),
+            encoding.offsets,
+            encoding.scales,
+            encoding.card_width,
+            out,
+            masks,
+        )
+        return out, masks
+
+
+class Batch:
+    """Many games of the same rules, stepped together.
+
+    Every game has an index; game ``g`` of a seed is the same game in any batch of any size. A game
+    that is over stays so until :meth:`restart` puts the next game into its slot.
+
+    Args:
+        num_games: Number of games, at least 1.
+        rules: A preset's name, a ``Rules`` or a mapping of fields.
+        episode: ``"round"`` (one round is a game) or ``"match"``.
+        reward: ``"margin"``, ``"points"`` or ``"win"``.
+        encoding: Name of the encoding that :meth:`observe` writes.
+        skip_forced: Whether decisions with a single legal action are played right away, so that
+            every decision that is left is a choice.
+        seed: Seed of the games' random streams, a whole number from 0.
+        **fields: Fields of ``Rules`` that replace those of ``rules``.
+
+    Raises:
+        ValueError: If an argument is not possible, by name.
+    """
+
+    def __init__(
+        self,
+        num_games: int,
+        rules: Any = "classic",
+        *,
+        episode: str = "round",
+        reward: str = "margin",
+        encoding: str = "compact",
+        skip_forced: bool = False,
+        seed: int = 0,
+        **fields: Any,
+    ) -> None:
+        if num_games < 1:
+            raise ValueError(f"num_games={num_games!r} is not possible; allowed: 1 or more")
+        self.rules = make_rules(rules, **fields)
+        self.episode = episode
+        self.reward = reward
+        self.skip_forced = skip_forced
+        self.spec = lower(self.rules, episode)
+        self.encoding = Encoding(encoding, self.rules, episode)
+        self.states: Records = np.zeros(num_games, STATE)
+        self._kind = reward_kind(reward)
+        self._all = np.arange(num_games)
+        self.reset(seed)
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Batch of {len(self)} games, {self.rules!r}, episode={self.episode!r}, "
+            f"{int(self.over.sum())} over>"
+        )
+
+    # -- starting ---------------------------------------------------------------------------
+
+    def reset(
+        self,
+        seed: int = 0,
+        *,
+        game_indices: ArrayLike | None = None,
+        dealers: ArrayLike | None = None,
+    ) -> None:
+        """Starts new games in all slots.
+
+        Args:
+            seed: Seed of the random streams.
+            game_indices: int64 (num_games,): which game of the seed each slot plays; the same
+                index twice is the same deal twice. Default: 0, 1, 2 ...
+            dealers: First dealer of each game; default: drawn from its stream.
+        """
+        self._seed = check_seed(seed)
+        if game_indices is None:
+            game_indices = self._all
+        self._start(self._all, game_indices, dealers)
+
+    def restart(self, games: ArrayLike | None = None) -> None:
+        """Puts the next games of the seed into slots; default: into those whose game is over.
+
+        The game of a slot is followed by the one ``num_games`` further on.
+        """
+        slots = np.flatnonzero(self.over) if games is None else self._slots(games)
+        self._start(slots, self.states["game_index"][slots] + len(self), None)
+
+    def _start(
+        self, slots: NDArray[np.int64], indices: ArrayLike, dealers: ArrayLike | None
+    ) -> None:
+        indices = np.asarray(indices, np.int64)
+        chosen = np.full(len(slots), RANDOM_DEALER) if dealers is None else np.asarray(dealers)
+        for name, array in (("game_indices", indices), ("dealers", chosen)):
+            if array.shape != slots.shape:
+                raise ValueError(f"{name} has shape {array.shape}; allowed: {slots.shape}")
+        if dealers is not None and not ((chosen >= 0) & (chosen < self.rules.players)).all():
+            raise ValueError(f"dealers {chosen!r}; allowed: seats 0 to {self.rules.players - 1}")
+        kernels.start_games(
+            self.spec, self.states, slots, self._seed, indices, chosen.astype(np.int64)
+        )
+        if self.skip_forced:
+            kernels.settle_games(self.spec, self.states, slots)
+
+    # -- looking ----------------------------------------------------------------------------
+
+    @property
+    def turn(self) -> NDArray[np.int64]:
+        """Seat to move in each game, int64 (num_games,)."""
+        return self.states["turn"].astype(np.int64)
+
+    @property
+    def over(self) -> NDArray[np.bool_]:
+        """Whether each game is over, bool (num_games,)."""
+        over: NDArray[np.bool_] = self.states["phase"] == GAME_OVER
+        return over
+
+    def observe(
+        self,
+        games: ArrayLike | None = None,
+        seats: ArrayLike | None = None,
+        *,
+        out: NDArray[np.float32] | None = None,
+        masks: NDArray[np.int8] | None = None,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
+        """Writes observations and action masks.
+
+        Args:
+            games: Slots to observe, int (n,); default: all.
+            seats: Seat that observes in each; default: the seat to move.
+            out: float32 (n, encoding.size) to write into; default: a new array.
+            masks: int8 (n, 43) to write into; default: a new array.
+
+        Returns:
+            ``out`` and ``masks``. A seat that is not to move has a mask of zeros; the rows of a
+            game that is over have ones, so that a softmax over them is defined.
+        """
+        slots = self._all if games is None else self._slots(games)
+        observers = self.states["turn"][slots] if seats is None else np.asarray(seats)
+        if observers.shape != slots.shape:
+            raise ValueError(f"seats has shape {observers.shape}; allowed: {slots.shape}")
+        if out is None:
+            out = np.empty((len(slots), self.encoding.size), np.float32)
+        if masks is None:
+            masks = np.empty((len(slots), NUM_ACTIONS), np.int8)
+        for name, array, shape, dtype in (
+            ("out", out, (len(slots), self.encoding.size), np.float32),
+            ("masks", masks, (len(slots), NUM_ACTIONS), np.int8),
+        ):
+            if array.shape != shape or array.dtype != dtype:
+                raise ValueError(
+                    f"{name} is {array.dtype} {array.shape}; allowed: {np.dtype(dtype)} {shape}"
+                )
+        self._observe(slots, observers.astype(np.int64), out, masks)
+        return out, masks
+
+    def legal_masks(self, games: ArrayLike | None = None) -> NDArray[np.int8]:
+        """Returns the action mask of the seat to move, int8 (n, 43); ones where a game is over."""
+        slots = self._all if games is None else self._slots(games)
+        masks = np.empty((len(slots), NUM_ACTIONS), np.int8)
+        self._observe(slots, self.states["turn"][slots].astype(np.int64), _NO_ROWS, masks)
+        return masks
+
+    def _observe(
+        self,
+        slots: NDArray[np.int64],
+        seats: NDArray[np.int64],
+        out: NDArray[np.float32],
+        masks: NDArray[np.int8],
+    ) -> None:
+        encoding = self.encoding
+        kernels.observe_games(
+            self.spec,
+            self.states,
+            slots,
+            seats,
+            encoding.offsets,
+            encoding.scales,
+            encoding.card_width,
+            out,
+            masks,
+        )
+
+    def views(self, games: ArrayLike | None = None, seats: ArrayLike | None = None) -> Views:
+        """Returns the views of one seat (default: the seat to move) of each of some games."""
+        slots = self._all if games is None else self._slots(games)
+        viewers = self.states["turn"][slots] if seats is None else np.asarray(seats)
+        records = np.empty(len(slots), STATE)
+        keys = np.empty(len(slots), np.int64)
+        kernels.view_games(self.spec, self.states, slots, viewers.astype(np.int64), records, keys)
+        return Views(self.rules, self.episode, self.spec, records, keys)
+
+    # -- playing ----------------------------------------------------------------------------
+
+    def step(
+        self, actions: ArrayLike, games: ArrayLike | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Takes one action in each of some games.
+
+        Args:
+            actions: Action ids, int (n,).
+            games: Slots, int (n,), none twice; default: all, none of which may be over.
+
+        Returns:
+            Rewards, float32 (n, players): what every seat earned in this step (with
+            ``skip_forced``: in it and the forced decisions after it); and whether each game is
+            over, bool (n,).
+
+        Raises:
+            IllegalActionError: If an action is illegal; then no game has been changed.
+            ValueError: If an argument has the wrong type or shape.
+        """
+        slots = self._all
+        if games is not None:
+            slots = self._slots(games)
+            if len(np.unique(slots)) != len(slots):
+                raise ValueError(f"games {games!r}; allowed: no slot twice")
+        chosen = np.asarray(actions)
+        if chosen.shape != slots.shape or chosen.dtype.kind not in "iu":
+            raise ValueError(
+                f"actions are {chosen.dtype} {chosen.shape}; allowed: integers {slots.shape}"
+            )
+        chosen = chosen.astype(np.int64, copy=False)
+        bad = kernels.first_illegal(self.states, slots, chosen)
+        if bad >= 0:
+            game = int(slots[bad])
+            reason = explain_illegal(self.states[game], int(chosen[bad]))
+            raise IllegalActionError(f"game {game}: {reason}")
+        rewards = np.empty((len(slots), self.rules.players), np.float32)
+        over = np.empty(len(slots), np.bool_)
+        kernels.step_games(
+            self.spec, self.states, slots, chosen, self.skip_forced, self._kind, rewards, over
+        )
+        return rewards, over
+
+    def clone(self) -> Batch:
+        """Returns an independent copy of the batch with all games as they are."""
+        other = object.__new__(Batch)
+        other.__dict__.update(self.__dict__)
+        other.states = self.states.copy()
+        return other
+
+    def _slots(self, games: ArrayLike) -> NDArray[np.int64]:
+        slots = np.asarray(games)
+        if slots.dtype == np.bool_:
+            slots = np.flatnonzero(slots)
+        if slots.ndim != 1 or (slots.size and slots.dtype.kind not in "iu"):
+            raise ValueError(f"games {games!r}; allowed: a one-dimensional array of slots")
+        if slots.size and not (slots.min() >= 0 and slots.max() < len(self)):
+            raise ValueError(f"games {games!r}; allowed: slots 0 to {len(self) - 1}")
+        return slots.astype(np.int64, copy=False)

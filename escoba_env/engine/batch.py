@@ -1,0 +1,250 @@
+"""Loops of the kernels over arrays of games: what ``Game``, ``Batch`` and the policies call.
+
+Nothing here allocates a result: every output is an array of the caller's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from escoba_env.engine.bits import popcount
+from escoba_env.engine.encode import encode, write_mask
+from escoba_env.engine.outlook import SCRATCH, greedy_action
+from escoba_env.engine.play import (
+    advance,
+    apply,
+    deal_round,
+    hide,
+    is_forced,
+    legal_picks,
+    new_game,
+    next_round,
+)
+from escoba_env.engine.record import GAME_OVER, NOBODY, PLAYING, ROUND_OVER
+from escoba_env.engine.rng import decision_key, uniform_of
+from escoba_env.engine.score import reward_of
+
+ALL_LEGAL = (1 << 43) - 1
+
+
+@njit(cache=True, nogil=True)
+def start_games(spec, states, games, seed, game_indices, dealers):
+    """Starts new games in the slots ``games``; ``dealers`` holds seats or ``RANDOM_DEALER``."""
+    for i in range(len(games)):
+        new_game(spec[0], states[games[i]], seed, game_indices[i], dealers[i])
+
+
+@njit(cache=True, nogil=True)
+def deal_from_stock(spec, states, game):
+    """Deals the round of one game from its stock, dealer and scores as they are."""
+    deal_round(spec[0], states[game])
+
+
+@njit(cache=True, nogil=True)
+def first_illegal(states, games, actions):
+    """Position of the first action that is not legal in its game, or -1."""
+    for i in range(len(games)):
+        action = actions[i]
+        if action < 0 or action > 42 or (states[games[i]]["legal"] >> action) & 1 == 0:
+            return i
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def step_games(spec, states, games, actions, skip_forced, kind, rewards, over):
+    """Applies one legal action in each of ``games``.
+
+    Args:
+        skip_forced: Whether decisions with a single legal action are played right away.
+        kind: ``MARGIN``, ``POINTS`` or ``WIN``.
+        rewards: Float array (len(games), players): what each seat earned in this step.
+        over: bool array (len(games),): whether the game is over.
+    """
+    sp = spec[0]
+    for i in range(len(games)):
+        s = states[games[i]]
+        for seat in range(sp["players"]):
+            rewards[i, seat] = 0.0
+        apply(sp, s, actions[i])
+        while True:
+            if s["phase"] != PLAYING:
+                for seat in range(sp["players"]):
+                    rewards[i, seat] += reward_of(sp, s, kind, seat, s["phase"] == GAME_OVER)
+                if s["phase"] == GAME_OVER:
+                    break
+                next_round(sp, s)
+            if not (skip_forced and is_forced(s)):
+                break
+            apply(sp, s, only_action(s))
+        over[i] = s["phase"] == GAME_OVER
+
+
+@njit(cache=True, nogil=True)
+def only_action(s):
+    """The lowest legal action."""
+    legal = s["legal"]
+    action = 0
+    while (legal >> action) & 1 == 0:
+        action += 1
+    return action
+
+
+@njit(cache=True, nogil=True)
+def settle_games(spec, states, games):
+    """Plays the forced decisions at the start of games (before anything can have been earned)."""
+    for i in range(len(games)):
+        s = states[games[i]]
+        while s["phase"] == PLAYING and is_forced(s):
+            advance(spec[0], s, only_action(s))
+
+
+@njit(cache=True, nogil=True)
+def step_game(spec, states, action, kind, rewards):
+    """Applies one legal action in a single game, up to the end of its round.
+
+    Returns:
+        The phase afterwards; at the end of a round ``rewards`` (float64, (players,)) is filled.
+    """
+    sp = spec[0]
+    s = states[0]
+    apply(sp, s, action)
+    phase = s["phase"]
+    if phase != PLAYING:
+        for seat in range(sp["players"]):
+            rewards[seat] = reward_of(sp, s, kind, seat, phase == GAME_OVER)
+    return phase
+
+
+@njit(cache=True, nogil=True)
+def apply_pick(spec, states, action):
+    """Applies one legal action in a single game and stops where its round ends."""
+    apply(spec[0], states[0], action)
+
+
+@njit(cache=True, nogil=True)
+def set_legal(spec, states):
+    """Fills in the legal actions of a single game from everything else in its record."""
+    s = states[0]
+    if s["phase"] == PLAYING and (s["viewer"] == NOBODY or s["viewer"] == s["turn"]):
+        s["legal"] = legal_picks(spec[0], s)
+    else:
+        s["legal"] = 0
+
+
+@njit(cache=True, nogil=True)
+def go_on(spec, states):
+    """Deals the next round of a single game whose round is over."""
+    if states[0]["phase"] == ROUND_OVER:
+        next_round(spec[0], states[0])
+
+
+@njit(cache=True, nogil=True)
+def observe_games(spec, states, games, seats, offsets, scales, width, out, masks):
+    """Writes observation and mask of one seat of each of ``games``.
+
+    Args:
+        seats: int64 (len(games),): the seat that observes.
+        out: Array (len(games), size); no rows: only masks are written.
+        masks: int8 array (len(games), 43); a seat not to move has zeros, and the rows of a game
+            that is over have ones; no rows: only observations are written.
+    """
+    best = np.empty(SCRATCH, np.float64)
+    chosen = np.empty(SCRATCH, np.int64)
+    values = np.empty(SCRATCH, np.float64)
+    counts = np.empty(SCRATCH, np.int64)
+    for i in range(len(games)):
+        s = states[games[i]]
+        seat = seats[i]
+        if len(out):
+            encode(
+                spec[0],
+                s,
+                seat,
+                offsets,
+                scales,
+                width,
+                out,
+                i,
+                best,
+                chosen,
+                values,
+                counts,
+            )
+        if len(masks):
+            if s["phase"] == GAME_OVER:
+                legal = ALL_LEGAL
+            elif s["turn"] == seat:
+                legal = s["legal"]
+            else:
+                legal = 0
+            write_mask(masks, i, legal)
+
+
+@njit(cache=True, nogil=True)
+def observe_game(
+    spec, states, seat, offsets, scales, width, out, mask, best, chosen, values, counts
+):
+    """Writes one seat's observation (1, size) and mask (1, 43) of a single game.
+
+    Unlike ``observe_games`` the mask is all zeros once the game is over.
+    """
+    s = states[0]
+    encode(spec[0], s, seat, offsets, scales, width, out, 0, best, chosen, values, counts)
+    write_mask(mask, 0, s["legal"] if s["turn"] == seat else 0)
+
+
+@njit(cache=True, nogil=True)
+def view_games(spec, states, games, seats, records, keys):
+    """Copies games into ``records`` as views of ``seats``, with a decision key for each."""
+    for i in range(len(games)):
+        s = states[games[i]]
+        picks = popcount(s["picked"]) + (0 if s["played"] == NOBODY else 1)
+        counter = (int(s["round_index"]) << 12) | (int(s["turn_index"]) << 6) | picks
+        keys[i] = decision_key(s["seed"], s["game_index"], counter)
+        records[i] = s
+        hide(spec[0], records[i], seats[i])
+
+
+@njit(cache=True, nogil=True)
+def random_actions(records, keys, actions):
+    """Chooses uniformly among legal actions, by each decision's key."""
+    for i in range(len(records)):
+        legal = records[i]["legal"]
+        number = popcount(legal)
+        skip = int(uniform_of(keys[i], 0) * number)
+        for _ in range(skip):
+            legal &= legal - 1
+        action = 0
+        while (legal >> action) & 1 == 0:
+            action += 1
+        actions[i] = action
+
+
+@njit(cache=True, nogil=True)
+def greedy_actions(spec, records, actions):
+    """Chooses by ``greedy_action`` for each view."""
+    best = np.empty(SCRATCH, np.float64)
+    chosen = np.empty(SCRATCH, np.int64)
+    for i in range(len(records)):
+        actions[i] = greedy_action(spec[0], records[i], best, chosen)
+
+
+@njit(cache=True, nogil=True)
+def sample_actions(probabilities, records, keys, actions):
+    """Draws an action for each view from its row of probabilities, by each decision's key."""
+    for i in range(len(records)):
+        legal = records[i]["legal"]
+        mass = 0.0
+        for action in range(43):
+            if (legal >> action) & 1:
+                mass += probabilities[i, action]
+        point = uniform_of(keys[i], 0) * mass
+        chosen = -1
+        for action in range(43):
+            if (legal >> action) & 1:
+                chosen = action
+                point -= probabilities[i, action]
+                if point < 0.0:
+                    break
+        actions[i] = chosen

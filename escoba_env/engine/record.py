@@ -1,0 +1,186 @@
+"""The game record ``STATE`` and the lowered rules ``SPEC`` that every kernel reads.
+
+Card sets are signed 64-bit integers, of which bits 0 to 41 are used: Numba turns a mix of signed
+and unsigned integers into floats, so no field is unsigned. Points are counted in twelfths, which
+keeps a point split among two, three or four leaders exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from escoba_env.cards import NUM_IDS, SEVEN_OF_OROS, cards_in
+from escoba_env.rules import CHOICES, Rules
+
+TWELFTHS = 12
+NOBODY = -1
+HIDDEN = -2
+"""In a view: a card of the stock whose identity the viewer does not know."""
+
+PLAYING, ROUND_OVER, GAME_OVER = 0, 1, 2
+
+NOT_YET = -1
+"""``played_at`` and ``taken_at`` of a card before it is played or taken."""
+FROM_START = -2
+"""``played_at`` of the first table cards."""
+AT_END = 100
+"""``taken_at`` of leftovers."""
+
+STATE = np.dtype(
+    [
+        ("hands", np.int64, (4,)),  # card set in each seat's hand
+        ("piles", np.int64, (4,)),  # card set captured by each seat
+        ("table", np.int64),  # face-up cards
+        ("set_aside", np.int64),  # face-up cards out of this round
+        ("picked", np.int64),  # table cards picked so far this turn
+        ("legal", np.int64),  # legal actions, bit per action id (0..42)
+        ("seed", np.int64),  # the random stream's key
+        ("game_index", np.int64),  # which game of that stream this is
+        ("scores", np.int32, (4,)),  # match score of each side, in twelfths of a point
+        ("round_points", np.int32, (4,)),  # last finished round's points of each side, twelfths
+        ("round_index", np.int32),  # rounds finished before this one
+        ("hand_counts", np.int8, (4,)),  # cards in each hand: known to all, kept in views
+        ("escobas", np.int8, (4,)),  # escobas of each seat that score
+        ("stock", np.int8, (NUM_IDS,)),  # the pack in the order it is dealt
+        ("stock_next", np.int8),  # position of the next card to deal
+        ("stock_size", np.int8),  # number of cards in the pack
+        ("turn", np.int8),  # seat to move
+        ("dealer", np.int8),
+        ("last_capturer", np.int8),  # seat, or NOBODY
+        ("played", np.int8),  # hand card chosen this turn, or NOBODY before that
+        ("phase", np.int8),  # PLAYING, ROUND_OVER or GAME_OVER
+        ("viewer", np.int8),  # seat whose view this is, or NOBODY for the whole game
+        ("turn_index", np.int8),  # turns finished this round
+        ("played_at", np.int8, (NUM_IDS,)),  # turn in which a card was played
+        ("taken_at", np.int8, (NUM_IDS,)),  # turn in which a card was captured
+        ("unused", np.int8, (5,)),  # whole words without padding: equal games are equal bytes
+    ],
+    align=True,
+)
+assert STATE.itemsize == sum(STATE[name].itemsize for name in STATE.names or ())
+"""One game. ``np.zeros(n, STATE)`` is room for ``n`` games; a clone is a copy of the bytes."""
+
+SPEC = np.dtype(
+    [
+        ("pack", np.int64),
+        ("pack_order", np.int8, (NUM_IDS,)),
+        ("pack_size", np.int8),
+        ("players", np.int8),
+        ("sides", np.int8),
+        ("capture", np.int8),
+        ("ties", np.int8),
+        ("most_cards", np.int32),
+        ("most_oros", np.int32),
+        ("all_oros", np.int32),
+        ("most_sevens", np.int32),
+        ("all_sevens", np.int32),
+        ("seven_of_oros", np.int32),
+        ("setenta", np.int32),
+        ("escoba", np.int32),
+        ("target", np.int32),
+        ("hand_size", np.int8),
+        ("table_size", np.int8),
+        ("target_sum", np.int8),
+        ("open_hands", np.int8),
+        ("match", np.int8),  # 1: rounds go on until the target, 0: one round is the game
+        ("worth", np.float64, (NUM_IDS,)),  # rough value of capturing a card, in points
+        ("escoba_worth", np.float64),
+    ],
+    align=True,
+)
+"""The rules as the kernels read them."""
+
+CAPTURE_OPTIONAL, CAPTURE_CARD, CAPTURE_HAND = range(3)
+TIES_NONE, TIES_ALL, TIES_SPLIT = range(3)
+
+SETENTA_SCALE = np.array([16, 12, 13, 14, 15, 18, 21, 10, 10, 10], np.int64)
+"""Setenta value of each rank, ace first (RULES section 5)."""
+
+EPISODES = ("round", "match")
+
+_NOT_PLAYABLE = {
+    "building": False,
+    "jokers": 0,
+    "initial_table": "play",
+    "capture_by": "fifteen",
+    "napola": False,
+}
+
+
+class NotPlayableError(ValueError):
+    """Valid rules that this version's engine does not play yet."""
+
+
+def lower(rules: Rules, episode: str = "round") -> np.ndarray[Any, np.dtype[Any]]:
+    """Lowers rules to the record that the kernels read.
+
+    Args:
+        rules: The rules of the table.
+        episode: ``"round"``, one round is the whole game, or ``"match"``.
+
+    Returns:
+        Array of shape (1,) and dtype ``SPEC``.
+
+    Raises:
+        NotPlayableError: If a field asks for a rule that the engine does not play yet.
+        ValueError: If the episode is unknown.
+    """
+    if episode not in EPISODES:
+        raise ValueError(f"episode {episode!r} is unknown; allowed: {', '.join(EPISODES)}")
+    for name, playable in _NOT_PLAYABLE.items():
+        if getattr(rules, name) != playable:
+            raise NotPlayableError(
+                f"rule {name}={getattr(rules, name)!r} is not playable yet; playable: {playable!r}"
+            )
+    spec = np.zeros(1, SPEC)
+    record = spec[0]
+    record["pack"] = rules.pack
+    record["pack_order"] = HIDDEN
+    record["pack_order"][: rules.pack_size] = list(cards_in(rules.pack))
+    record["pack_size"] = rules.pack_size
+    record["players"] = rules.players
+    record["sides"] = rules.num_sides
+    for name in ("capture", "ties"):
+        record[name] = CHOICES[name].index(getattr(rules, name))
+    for name in (
+        *("most_cards", "most_oros", "all_oros", "most_sevens", "all_sevens", "seven_of_oros"),
+        *("setenta", "escoba", "hand_size", "table_size", "target_sum", "open_hands"),
+    ):
+        record[name] = getattr(rules, name)
+    record["target"] = rules.match_target
+    record["match"] = episode == "match"
+    record["worth"], record["escoba_worth"] = card_worth(rules)
+    return spec
+
+
+def card_worth(rules: Rules) -> tuple[list[float], float]:
+    """Estimates what capturing each card is worth, in points of margin.
+
+    A majority is decided by half of its cards, so each of ``n`` cards is worth ``2 / n`` of the
+    category's points; a seven of oros is worth its points in full. Used by the ``greedy`` policy
+    and by action features, never by the rules.
+
+    Returns:
+        The worth of each card id, and of an escoba.
+    """
+    cards = list(cards_in(rules.pack))
+    oros = [card for card in cards if card < 10]
+    sevens = [card for card in cards if card < 40 and card % 10 == 6]
+    setenta_total = len(rules.suits) * 21
+    worth = [0.0] * NUM_IDS
+    for card in cards:
+        worth[card] += 2 * rules.most_cards / len(cards)
+    for card in oros:
+        worth[card] += 2 * max(rules.most_oros, rules.all_oros / 2) / len(oros)
+    for card in sevens:
+        worth[card] += 2 * max(rules.most_sevens, rules.all_sevens / 2) / len(sevens)
+    if SEVEN_OF_OROS in cards:
+        worth[SEVEN_OF_OROS] += rules.seven_of_oros
+    for card in cards:
+        if card < 40:
+            # What the card adds over a figure, as a share of the best total.
+            gain = int(SETENTA_SCALE[card % 10]) - 10
+            worth[card] += 2 * rules.setenta * gain / setenta_total
+    return worth, float(rules.escoba)

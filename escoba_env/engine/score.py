@@ -1,0 +1,191 @@
+"""Scoring: the categories of a round for each side, and who has won a match.
+
+Points are in twelfths, see ``record``.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+from escoba_env.cards import SEVEN_OF_OROS
+from escoba_env.engine.bits import OROS, SEVENS, SUIT_MASKS, lowest, popcount
+from escoba_env.engine.record import NOBODY, SETENTA_SCALE, TIES_ALL, TIES_SPLIT, TWELFTHS
+
+CARDS, ORO_CARDS, SEVEN_CARDS, SETENTA = range(4)
+"""Majority categories, as ``count_of`` numbers them."""
+
+
+@njit(cache=True, nogil=True)
+def pile_of(spec, s, side):
+    """Card set captured by a side: a partnership's two piles are one."""
+    pile = 0
+    for seat in range(side, spec["players"], spec["sides"]):
+        pile |= s["piles"][seat]
+    return pile
+
+
+@njit(cache=True, nogil=True)
+def escobas_of(spec, s, side):
+    """Escobas scored by a side this round."""
+    number = 0
+    for seat in range(side, spec["players"], spec["sides"]):
+        number += s["escobas"][seat]
+    return number
+
+
+@njit(cache=True, nogil=True)
+def setenta_of(spec, pile):
+    """Setenta total of a pile; 0 if it misses a suit of the pack and cannot compete."""
+    result = 0
+    for suit in range(4):
+        if spec["pack"] & SUIT_MASKS[suit]:
+            cards = pile & SUIT_MASKS[suit]
+            if cards == 0:
+                return 0
+            best = 0
+            while cards:
+                best = max(best, SETENTA_SCALE[lowest(cards) % 10])
+                cards &= cards - 1
+            result += best
+    return result
+
+
+@njit(cache=True, nogil=True)
+def count_of(spec, pile, category):
+    """What a pile has in a majority category."""
+    if category == CARDS:
+        return popcount(pile)
+    if category == ORO_CARDS:
+        return popcount(pile & OROS)
+    if category == SEVEN_CARDS:
+        return popcount(pile & SEVENS)
+    return setenta_of(spec, pile)
+
+
+@njit(cache=True, nogil=True)
+def majority_points(spec, s, side, category):
+    """Points of a side in a majority category, in twelfths.
+
+    A category in which nobody has anything scores for nobody, whatever the rule for ties.
+    """
+    own = count_of(spec, pile_of(spec, s, side), category)
+    if own == 0:
+        return 0
+    leaders = 1
+    for other in range(spec["sides"]):
+        if other != side:
+            count = count_of(spec, pile_of(spec, s, other), category)
+            if count > own:
+                return 0
+            if count == own:
+                leaders += 1
+    if category == CARDS:
+        points = spec["most_cards"]
+    elif category == ORO_CARDS:
+        points = spec["most_oros"]
+        if own == popcount(spec["pack"] & OROS):
+            points = spec["all_oros"]
+    elif category == SEVEN_CARDS:
+        points = spec["most_sevens"]
+        if own == popcount(spec["pack"] & SEVENS):
+            points = spec["all_sevens"]
+    else:
+        points = spec["setenta"]
+    if leaders == 1 or spec["ties"] == TIES_ALL:
+        return TWELFTHS * points
+    if spec["ties"] == TIES_SPLIT:
+        return TWELFTHS * points // leaders
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def seven_of_oros_points(spec, s, side):
+    """Points of a side for the seven of oros, in twelfths."""
+    if (pile_of(spec, s, side) >> SEVEN_OF_OROS) & 1:
+        return TWELFTHS * spec["seven_of_oros"]
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def escoba_points(spec, s, side):
+    """Points of a side for its escobas, in twelfths."""
+    return TWELFTHS * spec["escoba"] * escobas_of(spec, s, side)
+
+
+@njit(cache=True, nogil=True)
+def points_of(spec, s, side):
+    """All points of a side for the piles and escobas as they are, in twelfths."""
+    points = seven_of_oros_points(spec, s, side) + escoba_points(spec, s, side)
+    points += majority_points(spec, s, side, CARDS)
+    points += majority_points(spec, s, side, ORO_CARDS)
+    points += majority_points(spec, s, side, SEVEN_CARDS)
+    if spec["setenta"]:
+        points += majority_points(spec, s, side, SETENTA)
+    return points
+
+
+@njit(cache=True, nogil=True)
+def add_round(spec, s):
+    """Scores a finished round and adds it to the match scores."""
+    for side in range(spec["sides"]):
+        points = points_of(spec, s, side)
+        s["round_points"][side] = points
+        s["scores"][side] += points
+
+
+@njit(cache=True, nogil=True)
+def leader_of(spec, scores):
+    """The single highest side, or NOBODY if the highest score is shared."""
+    best = 0
+    for side in range(1, spec["sides"]):
+        if scores[side] > scores[best]:
+            best = side
+    for side in range(spec["sides"]):
+        if side != best and scores[side] == scores[best]:
+            return NOBODY
+    return best
+
+
+@njit(cache=True, nogil=True)
+def winner_of(spec, scores, target):
+    """The side that has won a match to ``target`` points at the end of a round, or NOBODY."""
+    leader = leader_of(spec, scores)
+    if leader != NOBODY and scores[leader] >= TWELFTHS * target:
+        return leader
+    return NOBODY
+
+
+MARGIN, POINTS, WIN = range(3)
+"""Kinds of reward, in the order of ``REWARDS``."""
+REWARDS = ("margin", "points", "win")
+
+
+@njit(cache=True, nogil=True)
+def reward_of(spec, s, kind, seat, over):
+    """Reward of a seat for the round that has just ended (``over``: and with it the game).
+
+    ``MARGIN``: own side's points minus the mean of the other sides' (zero-sum over sides).
+    ``POINTS``: own side's points. ``WIN``: only when the game is over, +1 for a single highest
+    side and -1 for a lower one; ``n`` sides that share the lead share the win, ``2 / n - 1`` each
+    (0 for two).
+    """
+    side = seat % spec["sides"]
+    if kind == WIN:
+        if not over:
+            return 0.0
+        scores = s["scores"] if spec["match"] else s["round_points"]
+        leaders = 1
+        for other in range(spec["sides"]):
+            if scores[other] > scores[side]:
+                return -1.0
+            if other != side and scores[other] == scores[side]:
+                leaders += 1
+        return 2.0 / leaders - 1.0
+    own = s["round_points"][side]
+    if kind == POINTS:
+        return own / TWELFTHS
+    others = 0
+    for other in range(spec["sides"]):
+        if other != side:
+            others += s["round_points"][other]
+    return (own - others / (spec["sides"] - 1)) / TWELFTHS

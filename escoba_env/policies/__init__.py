@@ -1,0 +1,80 @@
+"""Policies, and ``load_policy``, which finds one by name or folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from escoba_env.policies.base import Policy
+from escoba_env.policies.builtin import GreedyPolicy, RandomPolicy
+
+BUILTIN: Mapping[str, Callable[[], Policy]] = {"random": RandomPolicy, "greedy": GreedyPolicy}
+
+
+def load_policy(policy: str | Path | Policy) -> Policy:
+    """Loads a policy.
+
+    Args:
+        policy: A built-in name (``random``, ``greedy``), the name of a shipped checkpoint, or a
+            checkpoint's folder; each with options after a colon where it takes any, such as
+            ``runs/one/checkpoint:sample=true``. A ``Policy`` is returned as it is.
+
+    Raises:
+        ValueError: If there is no such policy, or it takes no such option.
+        CheckpointError: If a checkpoint is damaged, foreign or of another version.
+    """
+    if not isinstance(policy, str | Path):
+        if isinstance(policy, Policy):
+            return policy
+        raise ValueError(f"policy {policy!r} is neither a name, a folder nor a Policy")
+    name, options = split_options(str(policy))
+    if name in BUILTIN:
+        if options:
+            raise ValueError(f"policy {name!r} takes no options; got {sorted(options)}")
+        return BUILTIN[name]()
+    from escoba_env.policies.checkpoint import find_checkpoint, shipped_checkpoints
+
+    folder = find_checkpoint(name)
+    if folder is None:
+        known = ", ".join([*BUILTIN, *shipped_checkpoints()])
+        raise ValueError(
+            f"policy {name!r} is unknown; allowed: {known}, or the folder of a checkpoint"
+        )
+    # Only learned policies need torch.
+    from escoba_env.policies.learned import LearnedPolicy
+
+    return LearnedPolicy.load(folder, **options)
+
+
+def split_options(text: str) -> tuple[str, dict[str, Any]]:
+    """Splits ``name:key=value,key=value`` into the name and its options.
+
+    Values that are JSON numbers, ``true`` or ``false`` are read as such, others as text.
+
+    Raises:
+        ValueError: If an option stands twice or is not ``key=value``.
+    """
+    name, colon, tail = text.rpartition(":")
+    if not colon or "=" not in tail:
+        return text, {}
+    options: dict[str, Any] = {}
+    for part in tail.split(","):
+        key, equals, value = part.partition("=")
+        if not equals or not key or not value or key in options:
+            raise ValueError(
+                f"option {part!r} of policy {text!r} is not key=value, or stands twice"
+            )
+        options[key] = _value(value)
+    return name, options
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=str)
+    except ValueError:
+        return text
+
+
+__all__ = ["BUILTIN", "GreedyPolicy", "Policy", "RandomPolicy", "load_policy", "split_options"]

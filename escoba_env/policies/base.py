@@ -1,0 +1,35 @@
+"""``Policy``: what plays. Everything that takes an opponent takes one of these, or its name."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from escoba_env.batch import Views
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Chooses actions from views.
+
+    A policy is a function of the views alone: it keeps no memory of earlier calls, and takes any
+    randomness from ``views.keys``, so that a game's course does not depend on what else is played.
+
+    Attributes:
+        name: Name for tables, such as ``"greedy"``.
+    """
+
+    name: str
+
+    def act(self, views: Views) -> NDArray[np.int64]:
+        """Chooses an action for each view, every one of which is of the seat to move.
+
+        Args:
+            views: ``n`` views.
+
+        Returns:
+            Legal action ids, int64 (n,).
+        """
+        ...

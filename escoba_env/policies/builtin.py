@@ -1,0 +1,37 @@
+"""``random`` and ``greedy``: the two reference policies that need no training."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from escoba_env.batch import Views
+from escoba_env.engine import batch as kernels
+
+
+class RandomPolicy:
+    """Chooses uniformly among the legal actions."""
+
+    name = "random"
+
+    def act(self, views: Views) -> NDArray[np.int64]:
+        """Chooses an action for each view; see ``Policy.act``."""
+        actions = np.empty(len(views), np.int64)
+        kernels.random_actions(views.records, views.keys, actions)
+        return actions
+
+
+class GreedyPolicy:
+    """Takes the capture that is worth most now: escoba, seven of oros, sevens, oros, cards.
+
+    Each captured card counts what it is worth under the rules at hand (``record.card_worth``). If
+    nothing can be captured, the card of least worth is laid. Ties go to the lowest action id.
+    """
+
+    name = "greedy"
+
+    def act(self, views: Views) -> NDArray[np.int64]:
+        """Chooses an action for each view; see ``Policy.act``."""
+        actions = np.empty(len(views), np.int64)
+        kernels.greedy_actions(views.spec, views.records, actions)
+        return actions

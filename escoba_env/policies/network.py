@@ -1,0 +1,88 @@
+"""The network of a learned policy: a trunk for the state, one head shared over all actions.
+
+Needs torch. The same module is trained by ``training`` and played by ``LearnedPolicy``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from escoba_env.cards import NUM_ACTIONS
+from escoba_env.engine.outlook import NUM_FACTS
+
+ILLEGAL_LOGIT = -1e8
+"""Logit of an illegal action: finite, so that nothing becomes NaN, and of probability 0."""
+
+
+class PolicyNetwork(nn.Module):
+    """Policy and value for the ``tactical`` encoding.
+
+    The state part of an observation passes through the trunk. Each *legal* action is then scored
+    by the same small head from the trunk's output, the action's facts and the action's own
+    embedding; illegal actions cost nothing. Value and policy share the trunk.
+
+    Args:
+        state_size: Number of columns before the facts.
+        hidden: Widths of the trunk's layers, at least one.
+        action_hidden: Width of the action head.
+    """
+
+    def __init__(
+        self, state_size: int, hidden: Sequence[int] = (256, 256), action_hidden: int = 128
+    ) -> None:
+        super().__init__()
+        self.state_size = state_size
+        layers: list[nn.Module] = []
+        width = state_size
+        for size in hidden:
+            layers += [nn.Linear(width, size), nn.ReLU()]
+            width = size
+        self.trunk = nn.Sequential(*layers)
+        self.value_head = nn.Linear(width, 1)
+        self.state_to_action = nn.Linear(width, action_hidden)
+        self.facts_to_action = nn.Linear(NUM_FACTS, action_hidden, bias=False)
+        self.action_embedding = nn.Embedding(NUM_ACTIONS, action_hidden)
+        self.action_layer = nn.Linear(action_hidden, action_hidden)
+        self.action_head = nn.Linear(action_hidden, 1)
+        self._initialise()
+
+    def _initialise(self) -> None:
+        # Orthogonal with small output layers: the first policy is near uniform (Andrychowicz et
+        # al., What matters in on-policy reinforcement learning, 2021).
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.orthogonal_(module.weight, 2**0.5)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+        nn.init.normal_(self.action_embedding.weight, std=0.1)
+        nn.init.orthogonal_(self.action_head.weight, 0.01)
+        nn.init.orthogonal_(self.value_head.weight, 1.0)
+
+    def forward(self, observation: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores actions and estimates the return.
+
+        Args:
+            observation: float32 (n, state_size + 43 * NUM_FACTS).
+            mask: bool (n, 43), at least one legal action in each row.
+
+        Returns:
+            Logits float32 (n, 43), ``ILLEGAL_LOGIT`` where illegal; values float32 (n,).
+        """
+        latent = self.trunk(observation[:, : self.state_size])
+        facts = observation[:, self.state_size :].view(-1, NUM_ACTIONS, NUM_FACTS)
+        rows, actions = mask.nonzero(as_tuple=True)
+        mixed = self.state_to_action(latent)[rows]
+        mixed = mixed + self.facts_to_action(facts[rows, actions]) + self.action_embedding(actions)
+        mixed = torch.relu(self.action_layer(torch.relu(mixed)))
+        logits = torch.full(mask.shape, ILLEGAL_LOGIT, dtype=latent.dtype, device=latent.device)
+        logits[rows, actions] = self.action_head(mixed).squeeze(-1)
+        return logits, self.value_head(latent).squeeze(-1)
+
+    def value(self, observation: Tensor) -> Tensor:
+        """Estimates the return alone, float32 (n,)."""
+        latent = self.trunk(observation[:, : self.state_size])
+        value: Tensor = self.value_head(latent).squeeze(-1)
+        return value

@@ -1,0 +1,335 @@
+"""Positions as text, and the check that a game record is a possible one.
+
+A position is one line: ``escoba/1`` and ``key=value`` parts, cards in notation, seats apart by
+``/``, ``-`` for nothing and ``?5`` for five cards that the viewer of a view does not know. Every
+part of the record is in it, so that reading back what was written gives an equal record.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from escoba_env.cards import (
+    NUM_IDS,
+    card_name,
+    card_set,
+    cards_in,
+    names_of,
+    parse_card,
+    parse_cards,
+)
+from escoba_env.engine import batch as kernels
+from escoba_env.engine.record import (
+    AT_END,
+    FROM_START,
+    GAME_OVER,
+    HIDDEN,
+    NOBODY,
+    NOT_YET,
+    PLAYING,
+    ROUND_OVER,
+    STATE,
+    TWELFTHS,
+    lower,
+)
+from escoba_env.notation import Move, parse_move
+from escoba_env.rules import Rules, make_rules
+
+_HEADER = "escoba/1"
+_PHASES = {PLAYING: "playing", ROUND_OVER: "round_over", GAME_OVER: "over"}
+
+
+def check_position(rules: Rules, record: Any) -> None:
+    """Checks that a record is a possible game, or view of one, under some rules.
+
+    Raises:
+        ValueError: If a card stands twice, is missing or is not in the pack, if hands do not fit
+            the turn, or if a number is out of range.
+    """
+    seats = rules.players
+    for name, low in (("turn", 0), ("dealer", 0), ("last_capturer", NOBODY), ("viewer", NOBODY)):
+        if not low <= int(record[name]) < seats:
+            raise ValueError(f"{name}={int(record[name])}; allowed: seats 0 to {seats - 1}")
+    if int(record["phase"]) not in _PHASES:
+        raise ValueError(f"phase={int(record['phase'])}; allowed: {sorted(_PHASES)}")
+    for name in ("hands", "piles", "hand_counts", "escobas", "scores", "round_points"):
+        if record[name][seats:].any() or (record[name] < 0).any():
+            raise ValueError(f"{name}={record[name].tolist()} has numbers that no seat can have")
+    for name in ("seed", "game_index", "round_index", "turn_index"):
+        if record[name] < 0:
+            raise ValueError(f"{name}={int(record[name])}; allowed: from 0")
+    _check_cards(rules, record)
+    _check_hands(rules, record)
+    rebuilt = record.copy().reshape(1)
+    kernels.set_legal(lower(rules), rebuilt)
+    if int(record["legal"]) != int(rebuilt["legal"][0]):
+        raise ValueError(
+            f"legal actions {list(cards_in(record['legal']))} do not follow from the position; "
+            f"they are {list(cards_in(rebuilt['legal'][0]))}"
+        )
+
+
+def _check_cards(rules: Rules, record: Any) -> None:
+    size = int(record["stock_size"])
+    start = int(record["stock_next"])
+    if size != rules.pack_size or not 0 <= start <= size:
+        raise ValueError(f"stock_size={size}, stock_next={start}; the pack has {rules.pack_size}")
+    view = int(record["viewer"]) != NOBODY
+    stock = [int(card) for card in record["stock"][start:size]]
+    places: list[tuple[str, int]] = [
+        ("the table", int(record["table"])),
+        ("the cards set aside", int(record["set_aside"])),
+    ]
+    for seat in range(rules.players):
+        places.append((f"the hand of seat {seat}", int(record["hands"][seat])))
+        places.append((f"the pile of seat {seat}", int(record["piles"][seat])))
+    played = int(record["played"])
+    if played != NOBODY:
+        if not 0 <= played < NUM_IDS:
+            raise ValueError(f"played={played}; allowed: a card id or {NOBODY}")
+        places.append(("the card being played", 1 << played))
+    if not view:
+        for card in stock:
+            if not 0 <= card < NUM_IDS:
+                raise ValueError(f"the stock holds {card}, which is no card id")
+            places.append(("the stock", 1 << card))
+    seen = 0
+    for name, cards in places:
+        if cards & ~rules.pack:
+            raise ValueError(f"{name} holds {names_of(cards & ~rules.pack)}, not in the pack")
+        if cards & seen:
+            raise ValueError(f"{name} holds {names_of(cards & seen)}, which is elsewhere too")
+        seen |= cards
+    if not view and seen != rules.pack:
+        raise ValueError(f"{names_of(rules.pack & ~seen)} are nowhere; all cards have a place")
+    if int(record["picked"]) & ~int(record["table"]):
+        raise ValueError(f"picked cards {names_of(record['picked'])} are not all on the table")
+
+
+def _check_hands(rules: Rules, record: Any) -> None:
+    seats = rules.players
+    turn = int(record["turn"])
+    counts = [int(n) for n in record["hand_counts"][:seats]]
+    for seat, count in enumerate(counts):
+        known = int(record["hands"][seat]).bit_count()
+        hidden = int(record["viewer"]) not in (NOBODY, seat) and not rules.open_hands
+        if known != (0 if hidden else count):
+            raise ValueError(f"hand_counts={counts} does not fit the hand of seat {seat}")
+    if int(record["phase"]) != PLAYING:
+        if any(counts):
+            raise ValueError(f"hands of {counts} cards are left although the round is over")
+        return
+    order = [counts[(turn + i) % seats] for i in range(seats)]
+    if int(record["played"]) != NOBODY:
+        order[0] += 1
+    if order[0] < 1 or sorted(order, reverse=True) != order or order[0] - order[-1] > 1:
+        raise ValueError(
+            f"hands of {counts} cards do not fit turn={turn}; allowed: the seat to move and those "
+            f"after it have equally many, then those that have moved one less"
+        )
+
+
+# -- writing --------------------------------------------------------------------------------
+
+
+def format_position(rules: Rules, episode: str, record: Any) -> str:
+    """Writes a record as one line that :func:`parse_position` reads back."""
+    seats, sides = rules.players, rules.num_sides
+    end = [card for card in range(NUM_IDS) if record["taken_at"][card] == AT_END]
+    first = [card for card in range(NUM_IDS) if record["played_at"][card] == FROM_START]
+    parts = {
+        "rules": json.dumps(rules.changes(), separators=(",", ":"), sort_keys=True),
+        "episode": episode,
+        "phase": _PHASES[int(record["phase"])],
+        "turn": str(int(record["turn"])),
+        "dealer": str(int(record["dealer"])),
+        "table": _cards(record["table"]),
+        "hands": "/".join(_hand(record, seat) for seat in range(seats)),
+        "piles": "/".join(_cards(pile) for pile in record["piles"][:seats]),
+        "last": _seat(record["last_capturer"]),
+        "escobas": "/".join(str(int(n)) for n in record["escobas"][:seats]),
+        "played": "-" if record["played"] == NOBODY else card_name(int(record["played"])),
+        "picked": _cards(record["picked"]),
+        "scores": ",".join(str(Fraction(int(n), TWELFTHS)) for n in record["scores"][:sides]),
+        "points": ",".join(str(Fraction(int(n), TWELFTHS)) for n in record["round_points"][:sides]),
+        "round": str(int(record["round_index"])),
+        "aside": _cards(record["set_aside"]),
+        "first": _cards(card_set(first)),
+        "log": ";".join(_log_entry(record, t) for t in range(int(record["turn_index"]))) or "-",
+        "end": _cards(card_set(end)),
+        "stock": _stock(record),
+        "next": str(int(record["stock_next"])),
+        "seed": str(int(record["seed"])),
+        "game": str(int(record["game_index"])),
+        "viewer": _seat(record["viewer"]),
+    }
+    return " ".join([_HEADER, *(f"{key}={value}" for key, value in parts.items())])
+
+
+def _cards(bits: Any) -> str:
+    return names_of(int(bits), separator=",") or "-"
+
+
+def _seat(seat: Any) -> str:
+    return "-" if seat == NOBODY else str(int(seat))
+
+
+def _hand(record: Any, seat: int) -> str:
+    count = int(record["hand_counts"][seat])
+    return _cards(record["hands"][seat]) if record["hands"][seat] or not count else f"?{count}"
+
+
+def _stock(record: Any) -> str:
+    cards = [int(card) for card in record["stock"][: int(record["stock_size"])]]
+    if all(card == HIDDEN for card in cards):
+        return f"?{len(cards)}"
+    return ",".join("?" if card == HIDDEN else card_name(card) for card in cards)
+
+
+def _log_entry(record: Any, turn_index: int) -> str:
+    cards = np.flatnonzero(record["played_at"] == turn_index)
+    if len(cards) == 0:
+        return "?"
+    taken = card_set(int(c) for c in np.flatnonzero(record["taken_at"] == turn_index))
+    return str(Move(int(cards[0]), taken & ~(1 << int(cards[0]))))
+
+
+# -- reading --------------------------------------------------------------------------------
+
+
+def parse_position(text: str) -> tuple[Rules, str, NDArray[np.void]]:
+    """Reads a position.
+
+    Returns:
+        Rules, episode and an array of one record, checked.
+
+    Raises:
+        ValueError: If the text is not a possible position.
+    """
+    words = text.split()
+    if not words or words[0] != _HEADER:
+        raise ValueError(f"a position begins with {_HEADER!r}; got {text!r:.60}")
+    parts: dict[str, str] = {}
+    for word in words[1:]:
+        key, equals, value = word.partition("=")
+        if not equals or key in parts:
+            raise ValueError(f"position part {word!r} is not key=value, or stands twice")
+        parts[key] = value
+    template = set(_parts_of_a_position())
+    if set(parts) != template:
+        wrong = sorted(set(parts) ^ template)
+        raise ValueError(
+            f"position parts {wrong} are missing or unknown; it has {sorted(template)}"
+        )
+    try:
+        rules = make_rules(json.loads(parts["rules"]))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"rules={parts['rules']!r} is not JSON: {error}") from None
+    episode = parts["episode"]
+    record = _read(rules, episode, parts)
+    check_position(rules, record[0])
+    return rules, episode, record
+
+
+def _parts_of_a_position() -> list[str]:
+    empty = np.zeros(1, STATE)
+    return [word.split("=")[0] for word in format_position(Rules(), "round", empty[0]).split()[1:]]
+
+
+def _read(rules: Rules, episode: str, parts: dict[str, str]) -> NDArray[np.void]:
+    seats, sides = rules.players, rules.num_sides
+    out = np.zeros(1, STATE)
+    record = out[0]
+    phases = {word: phase for phase, word in _PHASES.items()}
+    if parts["phase"] not in phases:
+        raise ValueError(f"phase={parts['phase']!r}; allowed: {', '.join(phases)}")
+    record["phase"] = phases[parts["phase"]]
+    for field, key in (
+        *(("turn", "turn"), ("dealer", "dealer"), ("last_capturer", "last")),
+        *(("round_index", "round"), ("stock_next", "next"), ("seed", "seed")),
+        *(("game_index", "game"), ("viewer", "viewer")),
+    ):
+        _store(record, field, _number(key, parts[key]))
+    for field, key in (("table", "table"), ("picked", "picked"), ("set_aside", "aside")):
+        record[field] = _read_cards(parts[key])
+    record["played"] = NOBODY if parts["played"] == "-" else parse_card(parts["played"])
+    for seat, hand in enumerate(_split("hands", parts, "/", seats)):
+        if hand.startswith("?"):
+            _store(record["hand_counts"], seat, _number("hands", hand[1:]))
+        else:
+            record["hands"][seat] = _read_cards(hand)
+            record["hand_counts"][seat] = int(record["hands"][seat]).bit_count()
+    record["piles"][:seats] = [_read_cards(pile) for pile in _split("piles", parts, "/", seats)]
+    for seat, number in enumerate(_split("escobas", parts, "/", seats)):
+        _store(record["escobas"], seat, _number("escobas", number))
+    for field, key in (("scores", "scores"), ("round_points", "points")):
+        for side, score in enumerate(_split(key, parts, ",", sides)):
+            try:
+                twelfths = Fraction(score) * TWELFTHS
+            except (ValueError, ZeroDivisionError):
+                raise ValueError(f"{key}={parts[key]!r} is not {sides} scores") from None
+            if twelfths.denominator != 1:
+                raise ValueError(f"{key}={parts[key]!r}; allowed: twelfths of a point")
+            _store(record[field], side, int(twelfths))
+    record["stock"] = HIDDEN
+    size = rules.pack_size
+    record["stock"][size:] = lower(rules)[0]["pack_order"][size:]
+    record["stock_size"] = size
+    if parts["stock"] != f"?{size}":
+        names = _split("stock", parts, ",", size)
+        record["stock"][:size] = [HIDDEN if n == "?" else parse_card(n) for n in names]
+    _read_log(record, parts)
+    kernels.set_legal(lower(rules, episode), out)
+    return out
+
+
+def _read_log(record: Any, parts: dict[str, str]) -> None:
+    record["played_at"] = NOT_YET
+    record["taken_at"] = NOT_YET
+    for card in cards_in(_read_cards(parts["first"])):
+        record["played_at"][card] = FROM_START
+    for card in cards_in(_read_cards(parts["end"])):
+        record["taken_at"][card] = AT_END
+    log = [] if parts["log"] == "-" else parts["log"].split(";")
+    if len(log) >= AT_END:
+        raise ValueError(f"log has {len(log)} turns; a round has fewer than {AT_END}")
+    for t, entry in enumerate(log):
+        move = parse_move(entry)
+        record["played_at"][move.card] = t
+        for card in cards_in(move.taken | (1 << move.card) if move.taken else 0):
+            record["taken_at"][card] = t
+    record["turn_index"] = len(log)
+    if record["played"] != NOBODY:
+        record["played_at"][record["played"]] = len(log)
+
+
+def _store(target: Any, index: Any, value: int) -> None:
+    try:
+        target[index] = value
+    except OverflowError:
+        raise ValueError(f"{index}={value} is out of range") from None
+
+
+def _split(key: str, parts: dict[str, str], separator: str, number: int) -> Sequence[str]:
+    values = parts[key].split(separator)
+    if len(values) != number:
+        raise ValueError(f"{key}={parts[key]!r} has {len(values)} parts; allowed: {number}")
+    return values
+
+
+def _read_cards(text: str) -> int:
+    return 0 if text == "-" else card_set(parse_cards(text))
+
+
+def _number(key: str, text: str) -> int:
+    if text == "-":
+        return NOBODY
+    if not text.isdecimal():
+        raise ValueError(f"{key}={text!r} is not a whole number")
+    return int(text)

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Sets up a checkout and runs what a developer runs: ``python3 tasks.py COMMAND``.
+
+Needs Python 3.10 or newer and nothing else. The first command makes a virtual environment in
+``.venv``; everything after that runs inside it, and nothing is installed anywhere else.
+"""
+
+import argparse
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+# Above the first thing that an older Python would stumble on, so that it can still say this.
+if sys.version_info < (3, 10):  # noqa: UP036
+    sys.exit(
+        f"tasks.py needs Python 3.10 or newer, and {sys.executable} is {sys.version.split()[0]}.\n"
+        "Run it with a newer one, such as: python3.12 tasks.py ..."
+    )
+
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+VENV_PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+STAMP = VENV / "tasks-setup.json"
+
+EXTRAS = {
+    "learned": "PyTorch, to play with trained networks",
+    "train": "learned, and Stable-Baselines3 to train them",
+    "dev": "pytest, ruff and mypy",
+}
+# mypy reads the training scripts too, so checking them takes what they import.
+CHECK_EXTRAS = {"dev", "train"}
+CHECKS = [
+    ["ruff", "format", "--check", "."],
+    ["ruff", "check", "."],
+    ["mypy"],
+]
+TORCH_HINT = """\
+On Linux, PyPI's torch is the CUDA build, several GB. To get the small CPU build instead, set
+PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu before the first setup."""
+
+
+def main() -> int:
+    """Parses the command line, runs the command and returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="tasks.py",
+        description="Set up this checkout and run its tests. Everything happens inside .venv.",
+        epilog=TORCH_HINT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    setup = commands.add_parser("setup", help="make .venv and install the package, editable")
+    for extra, meaning in EXTRAS.items():
+        setup.add_argument(f"--{extra}", action="store_true", help=meaning)
+    # No help of its own: --help, like all that follows, is for the quickstart.
+    commands.add_parser(
+        "quickstart",
+        help="train and evaluate a first policy; what follows goes to training.quickstart",
+        add_help=False,
+    )
+    commands.add_parser(
+        "test",
+        help="check, then run the tests; what follows goes to pytest",
+        usage="tasks.py test [pytest arguments]",
+        allow_abbrev=False,
+    )
+    commands.add_parser("check", help="format, lint and types, changing nothing")
+    commands.add_parser("format", help="sort imports and format every file")
+    args, rest = parser.parse_known_args()
+    if rest and args.command not in {"quickstart", "test"}:
+        parser.error(f"{args.command} does not know {' '.join(rest)}")
+
+    if args.command == "setup":
+        install({extra for extra in EXTRAS if getattr(args, extra)})
+        print(f"Ready: {VENV_PYTHON}")
+        return 0
+    if args.command == "quickstart":
+        install({"train"})
+        return run_all([["training.quickstart", *rest]])
+    if args.command == "format":
+        install({"dev"})
+        return run_all([["ruff", "check", "--select", "I", "--fix", "."], ["ruff", "format", "."]])
+    install(CHECK_EXTRAS)
+    if args.command == "check":
+        return run_all(CHECKS)
+    return run_all([*CHECKS, ["pytest", "-n", "2", *rest]])
+
+
+def install(extras: set[str]) -> None:
+    """Brings ``.venv`` up to date with these extras, and with those it was given before."""
+    inputs, installed = read_stamp()
+    if VENV_PYTHON.exists() and inputs == inputs_digest() and extras <= installed:
+        return
+    if not VENV_PYTHON.exists():
+        make_venv()
+    wanted = sorted(extras | installed)
+    if sys.platform == "linux" and {"learned", "train"} & set(wanted):
+        print(TORCH_HINT)
+    STAMP.unlink(missing_ok=True)
+    project = f".[{','.join(wanted)}]" if wanted else "."
+    pip = ["pip", "--disable-pip-version-check", "install", "-c", "constraints.txt", "-e", project]
+    code = run(pip)
+    if code:
+        print("\nThe installation failed; pip says why above.")
+        sys.exit(code)
+    STAMP.write_text(json.dumps({"inputs": inputs_digest(), "extras": wanted}), encoding="utf-8")
+
+
+def make_venv() -> None:
+    """Makes ``.venv`` with the Python that runs this file, or leaves nothing behind."""
+    missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
+    if missing:
+        sys.exit(
+            f"This Python ({sys.executable}) lacks the standard module {' and '.join(missing)}, "
+            "without which it cannot make a virtual environment.\n"
+            "On Debian and Ubuntu: sudo apt install python3-venv"
+        )
+    print(f"Making {VENV} with Python {sys.version.split()[0]}", flush=True)
+    try:
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
+    except BaseException as error:  # Ctrl-C too must not leave half an environment
+        shutil.rmtree(VENV, ignore_errors=True)
+        if isinstance(error, subprocess.CalledProcessError):
+            sys.exit(f"{VENV} could not be made; the reason is above.")
+        raise
+
+
+def inputs_digest() -> str:
+    """Digest of what an installation depends on: two files, and where the checkout lies."""
+    digest = hashlib.sha256(str(ROOT).encode())
+    for name in ("pyproject.toml", "constraints.txt"):
+        digest.update((ROOT / name).read_bytes())
+    return digest.hexdigest()
+
+
+def read_stamp() -> tuple[str, set[str]]:
+    """Digest and extras of the last complete installation; both empty if there is none."""
+    try:
+        stamp = json.loads(STAMP.read_text(encoding="utf-8"))
+        return stamp["inputs"], set(stamp["extras"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "", set()
+
+
+def run_all(commands: list[list[str]]) -> int:
+    """Runs every command, also after one failed, and returns the first exit code that is not 0."""
+    codes = {" ".join(command): run(command) for command in commands}
+    failed = [command for command, code in codes.items() if code]
+    if len(codes) > 1 and failed:
+        print("\nFailed:", *failed, sep="\n  ", flush=True)
+    return next((code for code in codes.values() if code), 0)
+
+
+def run(command: list[str]) -> int:
+    """Runs a module of the virtual environment from the top of the checkout."""
+    print(f"\n$ python -m {' '.join(command)}", flush=True)
+    return subprocess.run([str(VENV_PYTHON), "-m", *command], cwd=ROOT, check=False).returncode
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,1 @@
+"""Training scripts, run from the repository with ``python -m training.NAME``."""

@@ -1,0 +1,161 @@
+"""The settings of a self-play run: typed, checked, one YAML file for each experiment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from escoba_env.rules import Rules, make_rules
+
+
+class ConfigError(ValueError):
+    """A config that cannot be run; the message names each key, its value and what is wrong."""
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class NetworkSettings(_Settings):
+    """Shape of the network."""
+
+    hidden: tuple[int, ...] = Field((256, 256), min_length=1)
+    """Widths of the trunk that policy and value share."""
+    action_hidden: int = Field(128, ge=1)
+    """Width of the head that scores each legal action."""
+
+    @field_validator("hidden")
+    @classmethod
+    def _positive(cls, hidden: tuple[int, ...]) -> tuple[int, ...]:
+        if min(hidden) < 1:
+            raise ValueError("every width is at least 1")
+        return hidden
+
+
+class EvaluationSettings(_Settings):
+    """What is measured while training goes on."""
+
+    every: int = Field(250_000, ge=1)
+    """Decisions between two evaluations."""
+    deals: int = Field(500, ge=2)
+    """Duplicate deals of an evaluation."""
+    against: tuple[str, ...] = ("greedy",)
+    """Policies to measure against; the first is the one that the progress bar shows."""
+    seed: int = Field(1_000_003, ge=0)
+    """Seed of the evaluation deals, apart from those that are trained on."""
+
+
+class Config(_Settings):
+    """One self-play experiment."""
+
+    name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$")
+    """Name of the experiment, its run folder and its policy."""
+    rules: dict[str, Any] = {}
+    """Fields of ``Rules``, and optionally ``preset``."""
+    episode: Literal["round", "match"] = "round"
+    """What one game is."""
+    reward: Literal["margin", "points", "win"] = "margin"
+    """What is learned."""
+    seed: int = Field(1, ge=0, lt=2**31)
+    """Seed of deals, exploration and initial weights."""
+    decisions: int = Field(ge=1)
+    """Decisions to learn from, of all seats together."""
+    games: int = Field(512, ge=1)
+    """Games played side by side."""
+    steps: int = Field(64, ge=2)
+    """Decisions of each game between two updates."""
+    learning_rate: float = Field(3e-4, gt=0)
+    """Learning rate of Adam at the start."""
+    final_learning_rate: float = Field(0.0, ge=0)
+    """Learning rate at the end; it falls linearly."""
+    epochs: int = Field(4, ge=1)
+    """Passes over the decisions of an update."""
+    minibatch: int = Field(4096, ge=2)
+    """Decisions of one gradient step."""
+    gae_lambda: float = Field(0.95, ge=0, le=1)
+    """Weight of longer returns in advantages (Schulman et al., 2016)."""
+    clip: float = Field(0.2, gt=0)
+    """Clipping of the probability ratio (Schulman et al., 2017)."""
+    entropy: float = Field(0.01, ge=0)
+    """Weight of the entropy bonus."""
+    value_weight: float = Field(0.5, ge=0)
+    """Weight of the value loss."""
+    reward_scale: float = Field(0.5, gt=0)
+    """Factor of rewards inside the learner, so that value and policy losses are of one size."""
+    max_gradient: float = Field(0.5, gt=0)
+    """Largest gradient norm."""
+    opponents: dict[str, float] = {}
+    """Share of games in which one side learns and the others are played by a frozen policy: a
+    policy's name or folder, or ``past``, the learner as it was a while ago. The rest is self-play.
+    """
+    past_every: int = Field(10, ge=1)
+    """Updates after which ``past`` is brought up to date."""
+    network: NetworkSettings = NetworkSettings()
+    """Shape of the network."""
+    evaluation: EvaluationSettings = EvaluationSettings()
+    """What is measured on the way."""
+    save_every: int = Field(250_000, ge=1)
+    """Decisions between two saves."""
+    threads: int = Field(2, ge=1)
+    """Threads of the learner."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Config:
+        self.table()
+        for policy, share in self.opponents.items():
+            if not 0 < share <= 1:
+                raise ValueError(f"opponents.{policy}={share} is not a share above 0 and up to 1")
+        if sum(self.opponents.values()) > 1 + 1e-9:
+            raise ValueError(f"shares of opponents add up to {sum(self.opponents.values())}; to 1")
+        if self.minibatch > self.games * self.steps:
+            raise ValueError(
+                f"minibatch={self.minibatch} is more than games * steps={self.games * self.steps}"
+            )
+        return self
+
+    def table(self) -> Rules:
+        """Returns the rules of the table."""
+        return make_rules(self.rules)
+
+
+def load_config(path: str | Path, **changes: Any) -> Config:
+    """Reads a config.
+
+    Args:
+        path: A YAML file.
+        **changes: Values that replace those of the file.
+
+    Raises:
+        ConfigError: If the file cannot be read, has an unknown key, or a value is not possible.
+    """
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"config {path} cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"config {path} is not a mapping of keys to values")
+    return make_config({**content, **changes}, str(path))
+
+
+def make_config(content: dict[str, Any], source: str) -> Config:
+    """Checks the values of a config.
+
+    Raises:
+        ConfigError: If a key is unknown or a value is not possible.
+    """
+    try:
+        return Config.model_validate(content)
+    except ValidationError as error:
+        faults = []
+        for fault in error.errors():
+            key = ".".join(str(part) for part in fault["loc"])
+            if fault["type"] == "extra_forbidden":
+                known = ", ".join(Config.model_fields)
+                faults.append(f"unknown key {key!r} (known: {known})")
+            else:
+                value = f"={fault['input']!r}" if key else ""
+                faults.append(f"{key}{value}: {fault['msg']}")
+        raise ConfigError(f"config {source}: {'; '.join(faults)}") from None

@@ -1,0 +1,179 @@
+"""The learner: sb3-contrib's MaskablePPO on our rollouts and the network of ``LearnedPolicy``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from sb3_contrib import MaskablePPO
+from sb3_contrib.common.maskable.distributions import MaskableCategorical
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from stable_baselines3.common.logger import configure
+from torch import Tensor
+
+from escoba_env.batch import Batch
+from escoba_env.cards import NUM_ACTIONS
+from escoba_env.policies.checkpoint import Card, NetworkCard
+from escoba_env.policies.learned import LearnedPolicy
+from escoba_env.policies.network import PolicyNetwork
+from training.config import Config
+from training.rollout import SeatRolloutBuffer, SelfPlay
+
+
+class SharedHeadPolicy(MaskableActorCriticPolicy):
+    """MaskablePPO's view of ``PolicyNetwork``."""
+
+    def __init__(self, *args: Any, network: NetworkCard, **kwargs: Any) -> None:
+        self.shape = network
+        super().__init__(*args, **kwargs)
+
+    def _build(self, lr_schedule: Any) -> None:
+        shape = self.shape
+        self.network = PolicyNetwork(shape.state_size, shape.hidden, shape.action_hidden)
+        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=lr_schedule(1), eps=1e-5)
+
+    def forward(
+        self, obs: Tensor, deterministic: bool = False, action_masks: Any = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns actions (n,), values (n,) and log-probabilities (n,)."""
+        distribution, values = self._distribution(obs, action_masks)
+        if deterministic:
+            actions = distribution.probs.argmax(1)
+        else:
+            actions = distribution.sample()  # type: ignore[no-untyped-call]
+        return actions, values, _log_prob(distribution, actions)
+
+    def evaluate_actions(
+        self, obs: Tensor, actions: Tensor, action_masks: Any = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns values (n,), log-probabilities (n,) and entropies (n,) of actions taken."""
+        distribution, values = self._distribution(obs, action_masks)
+        return values, _log_prob(distribution, actions), distribution.entropy()
+
+    def _predict(
+        self, observation: Any, deterministic: bool = False, action_masks: Any = None
+    ) -> Tensor:
+        return self.forward(observation, deterministic, action_masks)[0]
+
+    def predict_values(self, obs: Any) -> Tensor:
+        """Returns values (n,)."""
+        return self.network.value(obs)
+
+    def _distribution(self, obs: Tensor, masks: Any) -> tuple[MaskableCategorical, Tensor]:
+        legal = torch.as_tensor(masks, device=obs.device).reshape(-1, NUM_ACTIONS).bool()
+        logits, values = self.network(obs, legal)
+        return MaskableCategorical(logits=logits, masks=legal, validate_args=False), values
+
+
+def _log_prob(distribution: MaskableCategorical, actions: Tensor) -> Tensor:
+    log_prob: Tensor = distribution.log_prob(actions)  # type: ignore[no-untyped-call]
+    return log_prob
+
+
+class SelfPlayPPO(MaskablePPO):
+    """MaskablePPO that learns from rollouts of ``SelfPlay``.
+
+    Args:
+        config: Settings of the run.
+        batch: Games that will be played; gives the spaces.
+        log: Folder of the TensorBoard and CSV logs; none: no logs.
+    """
+
+    def __init__(self, config: Config, batch: Batch, log: Path | None) -> None:
+        start = config.learning_rate
+        end = config.final_learning_rate
+
+        def learning_rate(remaining: float) -> float:
+            return end + (start - end) * remaining
+
+        super().__init__(
+            SharedHeadPolicy,
+            env=None,  # type: ignore[arg-type]
+            learning_rate=learning_rate,
+            n_steps=config.steps,
+            batch_size=config.minibatch,
+            n_epochs=config.epochs,
+            gamma=1.0,
+            gae_lambda=config.gae_lambda,
+            clip_range=config.clip,
+            ent_coef=config.entropy,
+            vf_coef=config.value_weight,
+            max_grad_norm=config.max_gradient,
+            rollout_buffer_class=SeatRolloutBuffer,
+            rollout_buffer_kwargs={"players": batch.rules.players},
+            policy_kwargs={"network": network_card(config, batch)},
+            seed=config.seed,
+            device="cpu",
+            _init_setup_model=False,
+        )
+        encoding = batch.encoding
+        self.observation_space = spaces.Box(encoding.low, encoding.high, dtype=np.float32)
+        self.action_space = spaces.Discrete(NUM_ACTIONS)
+        self.n_envs = len(batch)
+        self._setup_model()
+        self.set_logger(configure(str(log) if log else None, ["tensorboard", "csv"] if log else []))
+
+    @property
+    def network(self) -> PolicyNetwork:
+        """The network that is being trained."""
+        network: PolicyNetwork = self.policy.network  # type: ignore[assignment]
+        return network
+
+    def update(self, play: SelfPlay, total: int) -> None:
+        """Plays one rollout and learns from it.
+
+        Args:
+            play: Plays the games.
+            total: Decisions of the whole run, for the learning rate's schedule.
+        """
+        buffer = self.rollout_buffer
+        assert isinstance(buffer, SeatRolloutBuffer)
+        self.policy.set_training_mode(False)
+        play.collect(buffer, self.act)
+        self.num_timesteps += buffer.buffer_size * buffer.n_envs
+        self._update_current_progress_remaining(min(self.num_timesteps, total), total)
+        self.train()
+
+    def act(
+        self, observations: NDArray[np.float32], masks: NDArray[np.int8]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
+        """Draws actions; returns them with values and log-probabilities."""
+        with torch.no_grad():
+            actions, values, log_probs = self.policy(
+                torch.from_numpy(observations), action_masks=masks
+            )
+        return actions.numpy(), values.numpy(), log_probs.numpy()
+
+
+def network_card(config: Config, batch: Batch) -> NetworkCard:
+    """Shape of the network for a run."""
+    return NetworkCard(
+        state_size=batch.encoding.layout()["facts"].start,
+        hidden=config.network.hidden,
+        action_hidden=config.network.action_hidden,
+    )
+
+
+def frozen_policy(config: Config, batch: Batch, model: SelfPlayPPO, **about: Any) -> LearnedPolicy:
+    """Returns the learner as it is now: a policy that later updates do not reach.
+
+    Args:
+        config: Settings of the run.
+        batch: Its games.
+        model: The learner.
+        **about: Further contents of the card: ``training``, ``strength``.
+    """
+    card = Card(
+        name=config.name,
+        encoding=batch.encoding.name,
+        encoding_version=batch.encoding.version,
+        rules=batch.rules.as_dict(),
+        episode=config.episode,
+        network=network_card(config, batch),
+        **about,
+    )
+    return LearnedPolicy(card, model.network)

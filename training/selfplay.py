@@ -1,0 +1,233 @@
+"""Trains a policy by self-play.
+
+    python -m training.selfplay configs/quick.yaml
+    python -m training.selfplay configs/quick.yaml --resume
+
+The run folder (``runs/NAME-SEED`` unless ``--run`` names another) holds the policy as a checkpoint
+that every command and environment loads (``escoba evaluate runs/NAME-SEED/checkpoint greedy``),
+TensorBoard logs, the evaluations, and the point to resume from. Ctrl-C stops after the update that
+is under way and saves; a killed run goes on from its last save.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from escoba_env.evaluation import Evaluation, evaluate
+from escoba_env.policies import load_policy
+from escoba_env.policies.learned import LearnedPolicy
+from training.config import Config, ConfigError, load_config
+from training.ppo import SelfPlayPPO, frozen_policy
+from training.rollout import SelfPlay
+from training.run_folder import RunFolder, batch_of
+
+app = typer.Typer(add_completion=False)
+
+
+def train(config: Config, folder: RunFolder, *, resume: bool = False) -> LearnedPolicy:
+    """Runs one experiment to its end, or until it is interrupted.
+
+    Args:
+        config: Its settings.
+        folder: Its run folder.
+        resume: Go on with the run that is there.
+
+    Returns:
+        The policy, as it has been saved.
+
+    Raises:
+        ConfigError: If the folder does not fit.
+    """
+    if resume:
+        folder.reopen(config)
+    else:
+        folder.start(config)
+    torch.set_num_threads(config.threads)
+    batch = batch_of(config)
+    model = SelfPlayPPO(config, batch, folder.log)
+    past = frozen_policy(config, batch, model) if "past" in config.opponents else None
+    opponents = [
+        (past if past and name == "past" else load_policy(name), share)
+        for name, share in config.opponents.items()
+    ]
+    play = SelfPlay(batch, opponents, config.reward_scale, config.seed)
+    if resume:
+        folder.restore(model, play, past)
+    return _Run(config, folder, model, play, past).go()
+
+
+class _Run:
+    """A run in progress: the loop around updates, evaluations and saves."""
+
+    def __init__(
+        self,
+        config: Config,
+        folder: RunFolder,
+        model: SelfPlayPPO,
+        play: SelfPlay,
+        past: LearnedPolicy | None,
+    ) -> None:
+        self.config = config
+        self.folder = folder
+        self.model = model
+        self.play = play
+        self.past = past
+        self.strength: dict[str, Any] = {}
+        self.latest = "-"
+        self.seconds = 0.0
+
+    def go(self) -> LearnedPolicy:
+        config, model = self.config, self.model
+        began = model.num_timesteps
+        last_save = last_evaluation = began
+        with _interrupts() as interrupted, _progress() as bar:
+            task = bar.add_task(config.name, total=config.decisions, completed=began, info="")
+            while model.num_timesteps < config.decisions and not interrupted():
+                start = time.perf_counter()
+                before = model.num_timesteps
+                model.update(self.play, config.decisions)
+                seconds = time.perf_counter() - start
+                self.seconds += seconds
+                rate = (model.num_timesteps - before) / seconds
+                updates = model.num_timesteps // (config.games * config.steps)
+                if self.past and updates % config.past_every == 0:
+                    self.past.network.load_state_dict(model.network.state_dict())
+                if model.num_timesteps - last_evaluation >= config.evaluation.every:
+                    self._evaluate()
+                    last_evaluation = model.num_timesteps
+                model.logger.record("time/decisions_per_second", rate)
+                model.logger.record("time/seconds", self.seconds)
+                model.logger.dump(model.num_timesteps)
+                if model.num_timesteps - last_save >= config.save_every:
+                    self._save()
+                    last_save = model.num_timesteps
+                bar.update(
+                    task,
+                    completed=min(model.num_timesteps, config.decisions),
+                    info=f"{rate:,.0f} decisions/s  {self.latest}",
+                )
+            if model.num_timesteps > last_evaluation and not interrupted():
+                self._evaluate()
+        policy = self._save()
+        if model.num_timesteps < config.decisions:
+            console = Console(stderr=True)
+            console.print(f"stopped at {model.num_timesteps:,} decisions; go on with --resume")
+        return policy
+
+    def _evaluate(self) -> None:
+        settings = self.config.evaluation
+        policy = frozen_policy(self.config, self.play.batch, self.model)
+        for number, name in enumerate(settings.against):
+            result = evaluate(
+                policy,
+                name,
+                self.play.batch.rules,
+                episode=self.config.episode,
+                deals=settings.deals,
+                seed=settings.seed,
+            )
+            self._note(name, result)
+            if number == 0:
+                self.latest = f"{result.margin:+.2f} ± {result.half_width:.2f} against {name}"
+
+    def _note(self, name: str, result: Evaluation) -> None:
+        self.strength[name] = {
+            "margin": result.margin,
+            "half_width": result.half_width,
+            "deals": result.deals,
+            "seed": result.seed,
+            "decisions": self.model.num_timesteps,
+        }
+        self.folder.add_evaluation({"against": name, **self.strength[name]})
+        self.model.logger.record(f"strength/margin_against_{name}", result.margin)
+
+    def _save(self) -> LearnedPolicy:
+        policy = frozen_policy(
+            self.config,
+            self.play.batch,
+            self.model,
+            training={
+                "config": self.config.model_dump(mode="json"),
+                "decisions": self.model.num_timesteps,
+                "seconds": round(self.seconds, 1),
+                "torch": torch.__version__,
+            },
+            strength=dict(self.strength),
+        )
+        self.folder.save(self.model, self.play, policy, self.past)
+        return policy
+
+
+@contextmanager
+def _interrupts() -> Iterator[Any]:
+    """Turns the first Ctrl-C into a request; the second one stops at once."""
+    asked: list[int] = []
+
+    def ask(number: int, _frame: Any) -> None:
+        asked.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        print("stopping after this update; Ctrl-C again stops at once", file=sys.stderr)
+
+    try:
+        before = signal.signal(signal.SIGINT, ask)
+    except ValueError:
+        # Only the main thread may set signals; elsewhere Ctrl-C is somebody else's to handle.
+        yield lambda: False
+        return
+    try:
+        yield lambda: bool(asked)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[info]}"),
+        console=Console(stderr=True),
+        refresh_per_second=2,
+    )
+
+
+def run_path(config: Config, run: Path | None) -> RunFolder:
+    """Folder of a run: the one named, or ``runs/NAME-SEED``."""
+    return RunFolder(run or Path("runs") / f"{config.name}-{config.seed}")
+
+
+@app.command()
+def main(
+    config: Annotated[Path, typer.Argument(help="A YAML file of settings.")],
+    resume: Annotated[bool, typer.Option(help="Go on with the run that is there.")] = False,
+    seed: Annotated[int | None, typer.Option(help="Seed in place of the config's.")] = None,
+    decisions: Annotated[int | None, typer.Option(help="Decisions in place of them.")] = None,
+    run: Annotated[Path | None, typer.Option(help="Run folder.")] = None,
+) -> None:
+    """Trains a policy by self-play."""
+    changes = {"seed": seed, "decisions": decisions}
+    try:
+        settings = load_config(config, **{k: v for k, v in changes.items() if v is not None})
+        folder = run_path(settings, run)
+        train(settings, folder, resume=resume)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(2) from None
+    print(f"policy: {folder.checkpoint}")
+
+
+if __name__ == "__main__":
+    app()
