@@ -41,10 +41,7 @@ class SharedHeadPolicy(MaskableActorCriticPolicy):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Returns actions (n,), values (n,) and log-probabilities (n,)."""
         distribution, values = self._distribution(obs, action_masks)
-        if deterministic:
-            actions = distribution.probs.argmax(1)
-        else:
-            actions = distribution.sample()  # type: ignore[no-untyped-call]
+        actions = distribution.probs.argmax(1) if deterministic else _draw(distribution)
         return actions, values, _log_prob(distribution, actions)
 
     def evaluate_actions(
@@ -67,6 +64,11 @@ class SharedHeadPolicy(MaskableActorCriticPolicy):
         legal = torch.as_tensor(masks, device=obs.device).reshape(-1, NUM_ACTIONS).bool()
         logits, values = self.network(obs, legal)
         return MaskableCategorical(logits=logits, masks=legal, validate_args=False), values
+
+
+def _draw(distribution: MaskableCategorical) -> Tensor:
+    actions: Tensor = distribution.sample()  # type: ignore[no-untyped-call]
+    return actions
 
 
 def _log_prob(distribution: MaskableCategorical, actions: Tensor) -> Tensor:

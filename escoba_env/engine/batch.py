@@ -12,11 +12,11 @@ from escoba_env.engine.bits import popcount
 from escoba_env.engine.encode import encode, write_mask
 from escoba_env.engine.outlook import SCRATCH, greedy_action
 from escoba_env.engine.play import (
-    advance,
     apply,
     deal_round,
     hide,
     is_forced,
+    is_last_turn,
     legal_picks,
     new_game,
     next_round,
@@ -92,11 +92,15 @@ def only_action(s):
 
 @njit(cache=True, nogil=True)
 def settle_games(spec, states, games):
-    """Plays the forced decisions at the start of games (before anything can have been earned)."""
+    """Plays the forced decisions at the start of games.
+
+    It stops before a pick that would end the round, forced or not: what is earned then is the
+    reward of a step.
+    """
     for i in range(len(games)):
         s = states[games[i]]
-        while s["phase"] == PLAYING and is_forced(s):
-            advance(spec[0], s, only_action(s))
+        while is_forced(s) and not is_last_turn(spec[0], s):
+            apply(spec[0], s, only_action(s))
 
 
 @njit(cache=True, nogil=True)

@@ -282,17 +282,18 @@ def apply(spec, s, action):
 
 
 @njit(cache=True, nogil=True)
-def advance(spec, s, action):
-    """Applies a legal pick and, in a match, goes on with the next round by itself."""
-    apply(spec, s, action)
-    if s["phase"] == ROUND_OVER:
-        next_round(spec, s)
-
-
-@njit(cache=True, nogil=True)
 def is_forced(s):
     """Whether the seat to move has a single legal action."""
     return popcount(s["legal"]) == 1
+
+
+@njit(cache=True, nogil=True)
+def is_last_turn(spec, s):
+    """Whether the round ends with the turn that is being played."""
+    left = 0 if s["played"] == NOBODY else 1
+    for seat in range(spec["players"]):
+        left += s["hand_counts"][seat]
+    return left == 1 and s["stock_size"] - s["stock_next"] < spec["players"] * spec["hand_size"]
 
 
 # -- views ----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from escoba_env.cards import NUM_IDS, SEVEN_OF_OROS, cards_in
+from escoba_env.cards import FULL_PACK, NUM_IDS, SEVEN_OF_OROS, cards_in
 from escoba_env.rules import CHOICES, Rules
 
 TWELFTHS = 12
@@ -125,10 +125,15 @@ def lower(rules: Rules, episode: str = "round") -> np.ndarray[Any, np.dtype[Any]
 
     Raises:
         NotPlayableError: If a field asks for a rule that the engine does not play yet.
-        ValueError: If the episode is unknown.
+        ValueError: If the episode is unknown, or is a match that nobody can ever score in.
     """
     if episode not in EPISODES:
         raise ValueError(f"episode {episode!r} is unknown; allowed: {', '.join(EPISODES)}")
+    if episode == "match" and not _can_score(rules):
+        raise ValueError(
+            f"episode='match' is not possible with {rules!r}: nobody can score, so no match ends; "
+            f"allowed: a pack in which a capture is possible, and points for something in it"
+        )
     for name, playable in _NOT_PLAYABLE.items():
         if getattr(rules, name) != playable:
             raise NotPlayableError(
@@ -153,6 +158,28 @@ def lower(rules: Rules, episode: str = "round") -> np.ndarray[Any, np.dtype[Any]
     record["match"] = episode == "match"
     record["worth"], record["escoba_worth"] = card_worth(rules)
     return spec
+
+
+def _can_score(rules: Rules) -> bool:
+    """Whether some capture is possible and some category has points."""
+    cards = list(cards_in(rules.pack & FULL_PACK))
+    # Totals of single cards, and of two cards or more, as bit sets: a capture takes two.
+    single, several = 0, 0
+    for card in cards:
+        value = card % 10 + 1
+        several |= (several | single) << value
+        single |= 1 << value
+    if not several >> rules.target_sum & 1:
+        return False
+    has_oros = any(card < 10 for card in cards)
+    return bool(
+        rules.most_cards
+        or rules.setenta
+        or rules.escoba
+        or (rules.all_oros and has_oros)
+        or (rules.all_sevens and 7 in rules.ranks)
+        or (rules.seven_of_oros and SEVEN_OF_OROS in cards)
+    )
 
 
 def card_worth(rules: Rules) -> tuple[list[float], float]:

@@ -43,7 +43,16 @@ def load_policy(policy: str | Path | Policy) -> Policy:
             f"policy {name!r} is unknown; allowed: {known}, or the folder of a checkpoint"
         )
     # Only learned policies need torch.
-    from escoba_env.policies.learned import LearnedPolicy
+    try:
+        from escoba_env.policies.learned import LearnedPolicy
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ModuleNotFoundError(
+            f"policy {name!r} is a trained network and needs torch: "
+            f"pip install 'escoba-env[learned]'",
+            name="torch",
+        ) from None
 
     return LearnedPolicy.load(folder, **options)
 
