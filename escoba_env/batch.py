@@ -24,6 +24,7 @@ Records = NDArray[np.void]
 """Array of dtype ``STATE``."""
 
 MAX_SEED = 2**63 - 1
+REWARD_TIMINGS = ("round_end", "as_earned")
 
 _NO_ROWS = np.zeros((0, 0), np.float32)
 _NO_MASKS = np.zeros((0, NUM_ACTIONS), np.int8)
@@ -57,6 +58,24 @@ def reward_kind(reward: str) -> int:
     if reward not in REWARDS:
         raise ValueError(f"reward {reward!r} is unknown; allowed: {', '.join(REWARDS)}")
     return REWARDS.index(reward)
+
+
+def pays_as_earned(reward_timing: str, reward: str) -> bool:
+    """Whether escobas are rewarded at once.
+
+    Raises:
+        ValueError: If the timing is unknown, or does not go with the kind of reward.
+    """
+    if reward_timing not in REWARD_TIMINGS:
+        raise ValueError(
+            f"reward_timing {reward_timing!r} is unknown; allowed: {', '.join(REWARD_TIMINGS)}"
+        )
+    if reward_timing == "as_earned" and reward == "win":
+        raise ValueError(
+            "reward_timing='as_earned' is not possible with reward='win', which comes at the end; "
+            "allowed: reward 'margin' or 'points'"
+        )
+    return reward_timing == "as_earned"
 
 
 def explain_illegal(record: Any, action: Any) -> str:
@@ -167,6 +186,9 @@ class Batch:
         rules: A preset's name, a ``Rules`` or a mapping of fields.
         episode: ``"round"`` (one round is a game) or ``"match"``.
         reward: ``"margin"``, ``"points"`` or ``"win"``.
+        reward_timing: ``"round_end"``: all of a round's points are rewarded when it ends;
+            ``"as_earned"``: its escobas at once (those that came with the deal, at the first
+            pick), the rest at the end. The sums are equal.
         encoding: Name of the encoding that :meth:`observe` writes.
         skip_forced: Whether decisions with a single legal action are played right away, so that
             every decision that is left is a choice.
@@ -184,6 +206,7 @@ class Batch:
         *,
         episode: str = "round",
         reward: str = "margin",
+        reward_timing: str = "round_end",
         encoding: str = "compact",
         skip_forced: bool = False,
         seed: int = 0,
@@ -199,6 +222,7 @@ class Batch:
         self.encoding = Encoding(encoding, self.rules, episode)
         self.states: Records = np.zeros(num_games, STATE)
         self._kind = reward_kind(reward)
+        self._as_earned = pays_as_earned(reward_timing, reward)
         self._all = np.arange(num_games)
         self.reset(seed)
 
@@ -384,7 +408,15 @@ class Batch:
         rewards = np.empty((len(slots), self.rules.players), np.float32)
         over = np.empty(len(slots), np.bool_)
         kernels.step_games(
-            self.spec, self.states, slots, chosen, self.skip_forced, self._kind, rewards, over
+            self.spec,
+            self.states,
+            slots,
+            chosen,
+            self.skip_forced,
+            self._kind,
+            self._as_earned,
+            rewards,
+            over,
         )
         return rewards, over
 

@@ -133,7 +133,7 @@ class Encoding:
             values = observation[section.slice].reshape(section.shape)
             if section.name == "facts":
                 text = _describe_facts(values)
-            elif section.shape[-1] == self.card_width:
+            elif section.shape[-1] == self.card_width and section.scale == 1:
                 text = " / ".join(_describe_cards(v) for v in values.reshape(-1, self.card_width))
             else:
                 text = " ".join(f"{value / section.scale:g}" for value in values)
@@ -151,6 +151,16 @@ class Encoding:
         add(kernels.PICKED, "picked", (width,), "table cards picked so far this turn")
         add(kernels.CAPTURED, "captured", (seats, width), "cards captured by each seat")
         add(kernels.UNSEEN, "unseen", (width,), "cards in other hands or in the stock")
+        if rules.initial_table == "set_aside":
+            add(kernels.SET_ASIDE, "set_aside", (width,), "first table cards out of the round")
+        if rules.building:
+            whole = rules.target_sum
+            meaning = "total of each pile, at the lowest card in it"
+            add(kernels.PILE_TOTALS, "pile_totals", (width,), meaning, whole, whole)
+            meaning = "for each card on the table, 1 + the lowest card id in its pile"
+            add(kernels.PILE_HEADS, "pile_heads", (width,), meaning, width, width)
+            meaning = "the chosen card does not capture: its place is asked for"
+            add(kernels.PLACING, "placing", (1,), meaning)
         if rules.open_hands:
             shape = (seats - 1, width)
             add(kernels.OPEN_HANDS, "open_hands", shape, "cards in each other seat's hand")

@@ -18,6 +18,7 @@ from escoba_env.batch import (
     Views,
     check_seed,
     explain_illegal,
+    pays_as_earned,
     reward_kind,
 )
 from escoba_env.cards import NUM_ACTIONS, card_set, cards_in, parse_cards
@@ -30,12 +31,21 @@ from escoba_env.engine.record import (
     NOBODY,
     NOT_YET,
     PLAYING,
+    ROUND_OVER,
     STATE,
     TWELFTHS,
     lower,
 )
 from escoba_env.notation import Move
-from escoba_env.position import check_position, format_position, parse_position
+from escoba_env.position import (
+    check_position,
+    format_position,
+    logged_move,
+    parse_piles,
+    parse_position,
+    set_piles,
+)
+from escoba_env.report import RoundReport, round_report
 from escoba_env.rules import Rules, make_rules
 
 Cards = str | Iterable[str]
@@ -49,6 +59,7 @@ class Game:
         rules: A preset's name, a ``Rules`` or a mapping of fields.
         episode: ``"round"`` (one round is the game) or ``"match"``.
         reward: What :attr:`returns` adds up: ``"margin"``, ``"points"`` or ``"win"``.
+        reward_timing: ``"round_end"`` or ``"as_earned"``, as for ``Batch``.
         seed: Seed of the random stream; default: from the operating system.
         **fields: Fields of ``Rules`` that replace those of ``rules``.
 
@@ -62,6 +73,7 @@ class Game:
         *,
         episode: str = "round",
         reward: str = "margin",
+        reward_timing: str = "round_end",
         seed: int | None = None,
         **fields: Any,
     ) -> None:
@@ -70,10 +82,13 @@ class Game:
         self.reward = reward
         self.spec = lower(self.rules, episode)
         self._kind = reward_kind(reward)
+        self._as_earned = pays_as_earned(reward_timing, reward)
+        self._paid = np.zeros(4, np.int64)
         self._state: Records = np.zeros(1, STATE)
-        self._rewards = np.zeros(self.rules.players, np.float64)
+        self._rewards = np.zeros((1, self.rules.players), np.float64)
         self._returns = np.zeros(self.rules.players, np.float64)
         self._slot = np.zeros(1, np.int64)
+        self._report: RoundReport | None = None
         self.reset(seed if seed is not None else fresh_seed())
 
     # -- starting ---------------------------------------------------------------------------
@@ -114,6 +129,7 @@ class Game:
             self._state["scores"][0, : len(points)] = points
         self._returns[:] = 0
         self._rewards[:] = 0
+        self._report = None
 
     @classmethod
     def from_position(
@@ -139,7 +155,7 @@ class Game:
         Args:
             rules: As for ``Game``.
             hands: Cards in the hand of each seat.
-            table: Cards on the table.
+            table: Cards on the table; with building, the cards of a pile joined by ``+``.
             piles: Cards captured by each seat; default: none.
             stock: Undealt cards, the next one first; default: every card that is nowhere else, in
                 an order drawn from ``seed``.
@@ -168,9 +184,11 @@ class Game:
                 raise ValueError(f"{name} has {len(cards)} parts; allowed: one a seat, {seats}")
             record[name][0, :seats] = [card_set(parse_cards(part)) for part in cards]
         record["hand_counts"][0, :seats] = [int(h).bit_count() for h in record["hands"][0, :seats]]
-        record["table"] = card_set(parse_cards(table))
+        groups = parse_piles(table)
+        record["table"] = card_set(card for group in groups for card in cards_in(group))
         for card in cards_in(record["table"][0]):
             record["played_at"][0, card] = FROM_START
+        set_piles(game.rules, record[0], groups)
         if stock is None:
             placed = int(np.bitwise_or.reduce(record["hands"][0] | record["piles"][0]))
             placed |= int(record["table"][0])
@@ -257,9 +275,16 @@ class Game:
         return [int(x) / TWELFTHS for x in self._state["round_points"][0, : self.rules.num_sides]]
 
     @property
+    def report(self) -> RoundReport | None:
+        """Who won what in the round that finished last; none before one has."""
+        if self.is_over and self._report is None:
+            self._report = round_report(self.rules, self.spec, self._state)
+        return self._report
+
+    @property
     def rewards(self) -> list[float]:
         """What each seat earned with the last step."""
-        return [float(x) for x in self._rewards]
+        return [float(x) for x in self._rewards[0]]
 
     @property
     def returns(self) -> list[float]:
@@ -278,6 +303,15 @@ class Game:
     def table(self) -> list[int]:
         """Cards on the table."""
         return list(cards_in(self._state["table"][0]))
+
+    @property
+    def table_piles(self) -> list[list[int]]:
+        """The table pile by pile; without building every pile is one card."""
+        if not self.rules.building:
+            return [[card] for card in self.table]
+        pile_of = self._state["pile_of"][0]
+        heads = cards_in(self._state["heads"][0])
+        return [[card for card in self.table if pile_of[card] == head] for head in heads]
 
     def legal_actions(self) -> list[int]:
         """Legal actions of the seat to move, ascending; empty when the game is over."""
@@ -327,12 +361,21 @@ class Game:
         """
         if not self._is_legal(action):
             raise IllegalActionError(explain_illegal(self._state[0], action))
-        phase = kernels.step_game(self.spec, self._state, int(action), self._kind, self._rewards)
-        if phase == PLAYING:
-            self._rewards[:] = 0
-        else:
-            self._returns += self._rewards
-            kernels.go_on(self.spec, self._state)
+        phase = kernels.step_game(
+            self.spec,
+            self._state,
+            int(action),
+            self._kind,
+            self._as_earned,
+            self._paid,
+            self._rewards,
+        )
+        self._returns += self._rewards[0]
+        if phase != PLAYING:
+            self._report = None
+            if phase == ROUND_OVER:
+                self._report = round_report(self.rules, self.spec, self._state)
+                kernels.go_on(self.spec, self._state)
 
     def play(self, move: Move) -> None:
         """Plays a whole turn.
@@ -365,9 +408,9 @@ class Game:
         return 0 <= number < NUM_ACTIONS and bool(int(self._state["legal"][0]) >> number & 1)
 
     def _completions(self) -> Mapping[Move, list[int]]:
-        """Every whole turn still open, with picks that lead to it."""
+        """Every whole turn still open, with picks that lead to it, found by trying all picks."""
         moves: dict[Move, list[int]] = {}
-        seen: set[tuple[int, int, int]] = set()
+        seen: set[tuple[int, ...]] = set()
         start = self._state.copy()
         if start["phase"][0] != PLAYING:
             return moves
@@ -383,7 +426,7 @@ class Game:
                     if move not in moves or len(picks) + 1 < len(moves[move]):
                         moves[move] = [*picks, action]
                     continue
-                key = (int(child["played"][0]), int(child["picked"][0]), int(child["legal"][0]))
+                key = tuple(int(child[name][0]) for name in ("played", "picked", "placing"))
                 if key not in seen:
                     seen.add(key)
                     frontier.insert(0, (child, [*picks, action]))
@@ -398,6 +441,7 @@ class Game:
         other._state = self._state.copy()
         other._rewards = self._rewards.copy()
         other._returns = self._returns.copy()
+        other._paid = self._paid.copy()
         return other
 
     __copy__ = clone
@@ -424,6 +468,7 @@ class Game:
         self._state = record
         self._rewards[:] = 0
         self._returns[:] = 0
+        self._report = None
 
     # -- checks -----------------------------------------------------------------------------
 
@@ -463,9 +508,9 @@ def fresh_seed() -> int:
 
 def _move_of(record: Any, turn_index: int) -> Move:
     """The move that was made in a turn, from the record's log."""
-    card = int(np.flatnonzero(record["played_at"] == turn_index)[0])
-    taken = card_set(int(c) for c in np.flatnonzero(record["taken_at"] == turn_index))
-    return Move(card, taken & ~(1 << card))
+    move = logged_move(record, turn_index)
+    assert move is not None
+    return move
 
 
 __all__ = ["Game", "IllegalActionError", "Move", "Rules"]

@@ -1,7 +1,7 @@
 """``Move``, a whole turn, and how actions and moves are written.
 
-``7o`` lays the seven of oros (or, where a capture remains to be chosen, begins one), and
-``7o:5c+3b`` captures the five of copas and the three of bastos with it.
+``7o`` lays the seven of oros, ``7o:5c+3b`` captures the five of copas and the three of bastos with
+it, and ``7o>1c+2e`` (building) sets it on the pile of these two cards.
 """
 
 from __future__ import annotations
@@ -13,23 +13,29 @@ from escoba_env.cards import LAY, card_name, card_set, names_of, parse_card, par
 
 @dataclass(frozen=True, order=True)
 class Move:
-    """A whole turn: the card played, and the cards it captures.
+    """A whole turn: the card played, and what is done with it.
 
     Attributes:
         card: Id of the card played from hand.
-        taken: Card set taken from the table; 0 if the card is laid.
+        taken: Card set taken from the table; 0 if nothing is captured.
+        onto: Building: card set of the pile that the card is set on; 0 if it is on none.
     """
 
     card: int
     taken: int = 0
+    onto: int = 0
 
     def __str__(self) -> str:
         return self.text()
 
     def text(self, faces: str = "spanish") -> str:
-        """Writes the move, such as ``7o`` or ``7o:5c+3b``."""
+        """Writes the move, such as ``7o``, ``7o:5c+3b`` or ``7o>1c+2e``."""
         name = card_name(self.card, faces)
-        return f"{name}:{names_of(self.taken, faces, '+')}" if self.taken else name
+        if self.taken:
+            return f"{name}:{names_of(self.taken, faces, '+')}"
+        if self.onto:
+            return f"{name}>{names_of(self.onto, faces, '+')}"
+        return name
 
 
 def parse_move(text: str) -> Move:
@@ -38,12 +44,17 @@ def parse_move(text: str) -> Move:
     Raises:
         ValueError: If the text is not a move.
     """
-    card, colon, taken = text.strip().partition(":")
-    if colon and not taken:
-        raise ValueError(f"move {text!r} names no captured card after ':'; allowed: 7o or 7o:5c+3b")
-    move = Move(parse_card(card), card_set(parse_cards(taken.replace("+", " "))))
-    if move.taken >> move.card & 1:
-        raise ValueError(f"move {text!r} captures the card that it plays")
+    text = text.strip()
+    separator = ":" if ":" in text else ">"
+    card, found, cards = text.partition(separator)
+    if found and not cards:
+        raise ValueError(
+            f"move {text!r} names no card after {separator!r}; allowed: 7o, 7o:5c+3b or 7o>1c+2e"
+        )
+    named = card_set(parse_cards(cards.replace("+", " ")))
+    move = Move(parse_card(card), *((named, 0) if separator == ":" else (0, named)))
+    if named >> move.card & 1:
+        raise ValueError(f"move {text!r} names the card that it plays twice")
     return move
 
 

@@ -8,7 +8,7 @@ part of the record is in it, so that reading back what was written gives an equa
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escoba_env.cards import (
+    NUM_CARDS,
     NUM_IDS,
     card_name,
     card_set,
@@ -73,6 +74,9 @@ def check_position(rules: Rules, record: Any) -> None:
             f"legal actions {list(cards_in(record['legal']))} do not follow from the position; "
             f"they are {list(cards_in(rebuilt['legal'][0]))}"
         )
+    to_move = int(record["viewer"]) in (NOBODY, int(record["turn"]))
+    if int(record["phase"]) == PLAYING and to_move and not int(record["legal"]):
+        raise ValueError("the turn cannot be gone on with: no action is legal")
 
 
 def _check_cards(rules: Rules, record: Any) -> None:
@@ -82,6 +86,7 @@ def _check_cards(rules: Rules, record: Any) -> None:
         raise ValueError(f"stock_size={size}, stock_next={start}; the pack has {rules.pack_size}")
     view = int(record["viewer"]) != NOBODY
     stock = [int(card) for card in record["stock"][start:size]]
+    _check_piles(rules, record)
     places: list[tuple[str, int]] = [
         ("the table", int(record["table"])),
         ("the cards set aside", int(record["set_aside"])),
@@ -108,8 +113,36 @@ def _check_cards(rules: Rules, record: Any) -> None:
         seen |= cards
     if not view and seen != rules.pack:
         raise ValueError(f"{names_of(rules.pack & ~seen)} are nowhere; all cards have a place")
+    if int(record["placing"]) not in (0, int(rules.building)) or (
+        record["placing"] and (played == NOBODY or record["picked"])
+    ):
+        raise ValueError(f"placing={int(record['placing'])} does not fit the turn")
     if int(record["picked"]) & ~int(record["table"]):
         raise ValueError(f"picked cards {names_of(record['picked'])} are not all on the table")
+
+
+def _check_piles(rules: Rules, record: Any) -> None:
+    """Checks heads and totals of the piles on the table."""
+    heads, table = int(record["heads"]), int(record["table"])
+    if not rules.building:
+        if heads or record["pile_of"].any() or record["totals"].any():
+            raise ValueError("heads, pile_of and totals are for building=true alone")
+        return
+    if ((record["pile_of"] < 0) | (record["pile_of"] >= NUM_IDS)).any():
+        raise ValueError(f"pile_of={record['pile_of'].tolist()}; allowed: card ids")
+    pile_of = [int(head) for head in record["pile_of"]]
+    for head in set(pile_of):
+        pile = [card for card in range(NUM_IDS) if pile_of[card] == head]
+        whole = sum(card % 10 + 1 for card in pile if card < NUM_CARDS)
+        if head != pile[0] or any(int(record["totals"][card]) != whole for card in pile):
+            raise ValueError(f"the pile {names_of(card_set(pile))} has another head or total")
+        on_table = [table >> card & 1 for card in pile]
+        if len(pile) > 1 and (whole >= rules.target_sum or len(set(on_table)) > 1):
+            raise ValueError(
+                f"the pile {names_of(card_set(pile))} totals {whole}, or is torn apart"
+            )
+    if heads != card_set(pile_of[card] for card in cards_in(table)):
+        raise ValueError(f"heads {names_of(heads)} are not those of the table's piles")
 
 
 def _check_hands(rules: Rules, record: Any) -> None:
@@ -143,24 +176,27 @@ def format_position(rules: Rules, episode: str, record: Any) -> str:
     seats, sides = rules.players, rules.num_sides
     end = [card for card in range(NUM_IDS) if record["taken_at"][card] == AT_END]
     first = [card for card in range(NUM_IDS) if record["played_at"][card] == FROM_START]
+    won = [card for card in range(NUM_IDS) if record["taken_at"][card] == FROM_START]
     parts = {
         "rules": json.dumps(rules.changes(), separators=(",", ":"), sort_keys=True),
         "episode": episode,
         "phase": _PHASES[int(record["phase"])],
         "turn": str(int(record["turn"])),
         "dealer": str(int(record["dealer"])),
-        "table": _cards(record["table"]),
+        "table": _table(rules, record),
         "hands": "/".join(_hand(record, seat) for seat in range(seats)),
         "piles": "/".join(_cards(pile) for pile in record["piles"][:seats]),
         "last": _seat(record["last_capturer"]),
         "escobas": "/".join(str(int(n)) for n in record["escobas"][:seats]),
         "played": "-" if record["played"] == NOBODY else card_name(int(record["played"])),
         "picked": _cards(record["picked"]),
+        "placing": str(int(record["placing"])),
         "scores": ",".join(str(Fraction(int(n), TWELFTHS)) for n in record["scores"][:sides]),
         "points": ",".join(str(Fraction(int(n), TWELFTHS)) for n in record["round_points"][:sides]),
         "round": str(int(record["round_index"])),
         "aside": _cards(record["set_aside"]),
         "first": _cards(card_set(first)),
+        "won": _cards(card_set(won)),
         "log": ";".join(_log_entry(record, t) for t in range(int(record["turn_index"]))) or "-",
         "end": _cards(card_set(end)),
         "stock": _stock(record),
@@ -192,12 +228,73 @@ def _stock(record: Any) -> str:
     return ",".join("?" if card == HIDDEN else card_name(card) for card in cards)
 
 
+def _table(rules: Rules, record: Any) -> str:
+    if not rules.building:
+        return _cards(record["table"])
+    piles = []
+    for head in cards_in(record["heads"]):
+        pile = [card for card in cards_in(record["table"]) if record["pile_of"][card] == head]
+        piles.append(names_of(card_set(pile), separator="+"))
+    return ",".join(piles) or "-"
+
+
 def _log_entry(record: Any, turn_index: int) -> str:
+    move = logged_move(record, turn_index)
+    return "?" if move is None else str(move)
+
+
+def logged_move(record: Any, turn_index: int) -> Move | None:
+    """Returns the move that was made in a finished turn of the round, by the record's log."""
     cards = np.flatnonzero(record["played_at"] == turn_index)
-    if len(cards) == 0:
-        return "?"
+    if len(cards) != 1:
+        return None
+    card = int(cards[0])
     taken = card_set(int(c) for c in np.flatnonzero(record["taken_at"] == turn_index))
-    return str(Move(int(cards[0]), taken & ~(1 << int(cards[0]))))
+    if taken:
+        return Move(card, taken & ~(1 << card))
+    if not record["totals"].any():
+        return Move(card)
+    # Building: a card lies in the same pile as what it was set on, and later cards set on it.
+    same_pile = record["pile_of"] == record["pile_of"][card]
+    below = same_pile & (record["played_at"] < turn_index) & (record["played_at"] != NOT_YET)
+    return Move(card, 0, card_set(int(c) for c in np.flatnonzero(below)))
+
+
+def parse_piles(table: str | Iterable[str]) -> list[int]:
+    """Reads the cards of a table, a card set for each pile; the cards of a pile joined by ``+``.
+
+    Raises:
+        ValueError: If a name is no card, or a card stands twice.
+    """
+    names = table.replace(",", " ").split() if isinstance(table, str) else list(table)
+    parse_cards([card for name in names for card in name.split("+")])
+    return [card_set(parse_cards(name.split("+"))) for name in names]
+
+
+def set_piles(rules: Rules, record: Any, groups: Iterable[int]) -> None:
+    """Fills in the piles of a record whose table is made of card sets ``groups``.
+
+    Raises:
+        ValueError: If a pile has several cards although the rules know no building.
+    """
+    groups = list(groups)
+    if not rules.building:
+        for group in groups:
+            if group & (group - 1):
+                raise ValueError(f"pile {names_of(group)} is possible with building=true only")
+        return
+    record["heads"] = 0
+    record["pile_of"] = range(NUM_IDS)
+    record["totals"] = [card % 10 + 1 for card in range(NUM_CARDS)] + [0, 0]
+    for group in groups:
+        _join(record, group)
+        record["heads"] |= group & -group
+
+
+def _join(record: Any, group: int) -> None:
+    cards = list(cards_in(group))
+    record["pile_of"][cards] = cards[0]
+    _store(record["totals"], cards, sum(card % 10 + 1 for card in cards))
 
 
 # -- reading --------------------------------------------------------------------------------
@@ -256,8 +353,14 @@ def _read(rules: Rules, episode: str, parts: dict[str, str]) -> NDArray[np.void]
         *(("game_index", "game"), ("viewer", "viewer")),
     ):
         _store(record, field, _number(key, parts[key]))
-    for field, key in (("table", "table"), ("picked", "picked"), ("set_aside", "aside")):
+    for field, key in (("picked", "picked"), ("set_aside", "aside")):
         record[field] = _read_cards(parts[key])
+    groups = [] if parts["table"] == "-" else parse_piles(parts["table"])
+    record["table"] = card_set(card for group in groups for card in cards_in(group))
+    set_piles(rules, record, groups)
+    if parts["placing"] not in ("0", "1"):
+        raise ValueError(f"placing={parts['placing']!r}; allowed: 0 or 1")
+    record["placing"] = int(parts["placing"])
     record["played"] = NOBODY if parts["played"] == "-" else parse_card(parts["played"])
     for seat, hand in enumerate(_split("hands", parts, "/", seats)):
         if hand.startswith("?"):
@@ -294,6 +397,8 @@ def _read_log(record: Any, parts: dict[str, str]) -> None:
     record["taken_at"] = NOT_YET
     for card in cards_in(_read_cards(parts["first"])):
         record["played_at"][card] = FROM_START
+    for card in cards_in(_read_cards(parts["won"])):
+        record["taken_at"][card] = FROM_START
     for card in cards_in(_read_cards(parts["end"])):
         record["taken_at"][card] = AT_END
     log = [] if parts["log"] == "-" else parts["log"].split(";")
@@ -301,6 +406,8 @@ def _read_log(record: Any, parts: dict[str, str]) -> None:
         raise ValueError(f"log has {len(log)} turns; a round has fewer than {AT_END}")
     for t, entry in enumerate(log):
         move = parse_move(entry)
+        if move.onto:
+            _join(record, move.onto | (1 << move.card))
         record["played_at"][move.card] = t
         for card in cards_in(move.taken | (1 << move.card) if move.taken else 0):
             record["taken_at"][card] = t

@@ -8,9 +8,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from escoba_env.cards import SEVEN_OF_OROS
 from escoba_env.engine.bits import popcount
 from escoba_env.engine.encode import encode, write_mask
-from escoba_env.engine.outlook import SCRATCH, greedy_action
+from escoba_env.engine.outlook import WORK, greedy_action
 from escoba_env.engine.play import (
     apply,
     deal_round,
@@ -23,7 +24,18 @@ from escoba_env.engine.play import (
 )
 from escoba_env.engine.record import GAME_OVER, NOBODY, PLAYING, ROUND_OVER
 from escoba_env.engine.rng import decision_key, uniform_of
-from escoba_env.engine.score import reward_of
+from escoba_env.engine.score import (
+    add_rewards,
+    count_of,
+    escoba_points,
+    escobas_of,
+    majority_points,
+    napola_length,
+    napola_points,
+    note_paid,
+    pile_of,
+    seven_of_oros_points,
+)
 
 ALL_LEGAL = (1 << 43) - 1
 
@@ -38,7 +50,7 @@ def start_games(spec, states, games, seed, game_indices, dealers):
 @njit(cache=True, nogil=True)
 def deal_from_stock(spec, states, game):
     """Deals the round of one game from its stock, dealer and scores as they are."""
-    deal_round(spec[0], states[game])
+    deal_round(spec[0], states[game], 0)
 
 
 @njit(cache=True, nogil=True)
@@ -52,31 +64,35 @@ def first_illegal(states, games, actions):
 
 
 @njit(cache=True, nogil=True)
-def step_games(spec, states, games, actions, skip_forced, kind, rewards, over):
+def step_games(spec, states, games, actions, skip_forced, kind, as_earned, rewards, over):
     """Applies one legal action in each of ``games``.
 
     Args:
         skip_forced: Whether decisions with a single legal action are played right away.
         kind: ``MARGIN``, ``POINTS`` or ``WIN``.
+        as_earned: Whether escobas are rewarded at once; see ``score.add_rewards``.
         rewards: Float array (len(games), players): what each seat earned in this step.
         over: bool array (len(games),): whether the game is over.
     """
     sp = spec[0]
+    paid = np.zeros(4, np.int64)
     for i in range(len(games)):
         s = states[games[i]]
         for seat in range(sp["players"]):
             rewards[i, seat] = 0.0
-        apply(sp, s, actions[i])
+        if as_earned:
+            note_paid(sp, s, paid)
+        action = int(actions[i])
         while True:
-            if s["phase"] != PLAYING:
-                for seat in range(sp["players"]):
-                    rewards[i, seat] += reward_of(sp, s, kind, seat, s["phase"] == GAME_OVER)
-                if s["phase"] == GAME_OVER:
-                    break
+            apply(sp, s, action)
+            add_rewards(sp, s, kind, as_earned, paid, rewards, i)
+            if s["phase"] == GAME_OVER:
+                break
+            if s["phase"] == ROUND_OVER:
                 next_round(sp, s)
             if not (skip_forced and is_forced(s)):
                 break
-            apply(sp, s, only_action(s))
+            action = only_action(s)
         over[i] = s["phase"] == GAME_OVER
 
 
@@ -104,20 +120,27 @@ def settle_games(spec, states, games):
 
 
 @njit(cache=True, nogil=True)
-def step_game(spec, states, action, kind, rewards):
+def step_game(spec, states, action, kind, as_earned, paid, rewards):
     """Applies one legal action in a single game, up to the end of its round.
 
+    Args:
+        paid: Work array, int64 of shape (4,).
+        rewards: float64 (1, players): what each seat earned.
+
     Returns:
-        The phase afterwards; at the end of a round ``rewards`` (float64, (players,)) is filled.
+        The phase afterwards.
     """
     sp = spec[0]
     s = states[0]
+    for seat in range(sp["players"]):
+        rewards[0, seat] = 0.0
+    for side in range(4):
+        paid[side] = 0
+    if as_earned:
+        note_paid(sp, s, paid)
     apply(sp, s, action)
-    phase = s["phase"]
-    if phase != PLAYING:
-        for seat in range(sp["players"]):
-            rewards[seat] = reward_of(sp, s, kind, seat, phase == GAME_OVER)
-    return phase
+    add_rewards(sp, s, kind, as_earned, paid, rewards, 0)
+    return s["phase"]
 
 
 @njit(cache=True, nogil=True)
@@ -134,6 +157,32 @@ def set_legal(spec, states):
         s["legal"] = legal_picks(spec[0], s)
     else:
         s["legal"] = 0
+
+
+NUM_CATEGORIES = 7
+
+
+@njit(cache=True, nogil=True)
+def report_round(spec, states, counts, points):
+    """Reports what each side of a single game has in each category, and its points for it.
+
+    Args:
+        counts: int64 (NUM_CATEGORIES, 4), by category and side.
+        points: int64 (NUM_CATEGORIES, 4), in twelfths.
+    """
+    sp = spec[0]
+    s = states[0]
+    for side in range(sp["sides"]):
+        pile = pile_of(sp, s, side)
+        for category in range(4):
+            counts[category, side] = count_of(sp, pile, category)
+            points[category, side] = majority_points(sp, s, side, category)
+        counts[4, side] = (pile >> SEVEN_OF_OROS) & 1
+        points[4, side] = seven_of_oros_points(sp, s, side)
+        counts[5, side] = napola_length(pile)
+        points[5, side] = napola_points(sp, s, side)
+        counts[6, side] = escobas_of(sp, s, side)
+        points[6, side] = escoba_points(sp, s, side)
 
 
 @njit(cache=True, nogil=True)
@@ -153,28 +202,13 @@ def observe_games(spec, states, games, seats, offsets, scales, width, out, masks
         masks: int8 array (len(games), 43); a seat not to move has zeros, and the rows of a game
             that is over have ones; no rows: only observations are written.
     """
-    best = np.empty(SCRATCH, np.float64)
-    chosen = np.empty(SCRATCH, np.int64)
-    values = np.empty(SCRATCH, np.float64)
-    counts = np.empty(SCRATCH, np.int64)
+    # A record does not keep its array alive: it is taken from it anew in every turn of the loop.
+    work = np.empty(1, WORK)
     for i in range(len(games)):
         s = states[games[i]]
         seat = seats[i]
         if len(out):
-            encode(
-                spec[0],
-                s,
-                seat,
-                offsets,
-                scales,
-                width,
-                out,
-                i,
-                best,
-                chosen,
-                values,
-                counts,
-            )
+            encode(spec[0], s, seat, offsets, scales, width, out, i, work[0])
         if len(masks):
             if s["phase"] == GAME_OVER:
                 legal = ALL_LEGAL
@@ -186,15 +220,13 @@ def observe_games(spec, states, games, seats, offsets, scales, width, out, masks
 
 
 @njit(cache=True, nogil=True)
-def observe_game(
-    spec, states, seat, offsets, scales, width, out, mask, best, chosen, values, counts
-):
+def observe_game(spec, states, seat, offsets, scales, width, out, mask, work):
     """Writes one seat's observation (1, size) and mask (1, 43) of a single game.
 
     Unlike ``observe_games`` the mask is all zeros once the game is over.
     """
     s = states[0]
-    encode(spec[0], s, seat, offsets, scales, width, out, 0, best, chosen, values, counts)
+    encode(spec[0], s, seat, offsets, scales, width, out, 0, work[0])
     write_mask(mask, 0, s["legal"] if s["turn"] == seat else 0)
 
 
@@ -228,10 +260,10 @@ def random_actions(records, keys, actions):
 @njit(cache=True, nogil=True)
 def greedy_actions(spec, records, actions):
     """Chooses by ``greedy_action`` for each view."""
-    best = np.empty(SCRATCH, np.float64)
-    chosen = np.empty(SCRATCH, np.int64)
+    # A record does not keep its array alive: it is taken from it anew in every turn of the loop.
+    work = np.empty(1, WORK)
     for i in range(len(records)):
-        actions[i] = greedy_action(spec[0], records[i], best, chosen)
+        actions[i] = greedy_action(spec[0], records[i], work[0])
 
 
 @njit(cache=True, nogil=True)

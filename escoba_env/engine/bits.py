@@ -54,6 +54,7 @@ SEVENS = _rank_mask(7)
 RANK_MASKS = np.array([0] + [_rank_mask(rank) for rank in range(1, 11)], np.int64)
 """Cards of each capture value, by value (index 0 is empty)."""
 SUIT_MASKS = np.array([OROS << (10 * suit) for suit in range(4)], np.int64)
+JOKER_CARDS = 0b11 << 40
 VALUES = np.array([card % 10 + 1 for card in range(40)] + [0, 0], np.int64)
 """Capture value of each card id; jokers have none."""
 assert len(VALUES) == NUM_IDS

@@ -24,7 +24,11 @@ from escoba_env.engine.record import GAME_OVER, NOBODY, TWELFTHS
     PICKED,
     CAPTURED,
     UNSEEN,
+    SET_ASIDE,
     OPEN_HANDS,
+    PILE_TOTALS,
+    PILE_HEADS,
+    PLACING,
     HAND_COUNTS,
     CARD_COUNTS,
     ORO_COUNTS,
@@ -36,8 +40,8 @@ from escoba_env.engine.record import GAME_OVER, NOBODY, TWELFTHS
     DEALS_LEFT,
     SCORES,
     FACTS,
-) = range(18)
-NUM_SECTIONS = 18
+) = range(22)
+NUM_SECTIONS = 22
 
 
 @njit(cache=True, nogil=True)
@@ -57,7 +61,20 @@ def write_seat(out, row, start, players, seat, marked):
 
 
 @njit(cache=True, nogil=True)
-def encode(spec, s, seat, offsets, scales, width, out, row, best, chosen, values, counts):
+def write_piles(s, offsets, scales, width, out, row):
+    """Writes the piles of a table with building: totals at heads, and the head of every card."""
+    for card in range(width):
+        at_head = (s["heads"] >> card) & 1
+        on_table = (s["table"] >> card) & 1
+        whole = s["totals"][card] * scales[PILE_TOTALS] if at_head else 0
+        head = (s["pile_of"][card] + 1) * scales[PILE_HEADS] if on_table else 0
+        out[row, offsets[PILE_TOTALS] + card] = whole
+        out[row, offsets[PILE_HEADS] + card] = head
+    out[row, offsets[PLACING]] = s["placing"]
+
+
+@njit(cache=True, nogil=True)
+def encode(spec, s, seat, offsets, scales, width, out, row, work):
     """Writes one observation.
 
     Args:
@@ -69,7 +86,7 @@ def encode(spec, s, seat, offsets, scales, width, out, row, best, chosen, values
         width: Number of columns of a card set: 40, or 42 with jokers.
         out: Array of shape (rows, size), float32 or uint8; row ``row`` is written in full.
         row: Row to write.
-        best, chosen, values, counts: Work arrays, see ``outlook``.
+        work: Work space, an ``outlook.WORK`` record.
     """
     players = int(spec["players"])
     sides = int(spec["sides"])
@@ -84,6 +101,10 @@ def encode(spec, s, seat, offsets, scales, width, out, row, best, chosen, values
         write_cards(out, row, offsets[PICKED], s["picked"], width)
     if offsets[UNSEEN] >= 0:
         write_cards(out, row, offsets[UNSEEN], unseen_by(spec, s, seat), width)
+    if offsets[SET_ASIDE] >= 0:
+        write_cards(out, row, offsets[SET_ASIDE], s["set_aside"], width)
+    if offsets[PILE_TOTALS] >= 0:
+        write_piles(s, offsets, scales, width, out, row)
     for i in range(players):
         other = (seat + i) % players
         pile = s["piles"][other]
@@ -119,7 +140,7 @@ def encode(spec, s, seat, offsets, scales, width, out, row, best, chosen, values
     if offsets[FACTS] >= 0:
         start = offsets[FACTS]
         if s["turn"] == seat and s["phase"] != GAME_OVER:
-            write_facts(spec, s, out, row, start, best, chosen, values, counts)
+            write_facts(spec, s, out, row, start, work)
         else:
             for i in range(start, start + NUM_ACTIONS * NUM_FACTS):
                 out[row, i] = 0

@@ -2,16 +2,37 @@
 
 Everything here reads only the table, the piles, the mover's own hand and the set of cards it has
 not seen, so it is the same for a game and for the mover's view of it.
+
+A table is worked on as a list of *items*, each with a total and a worth: a card, or with building a
+pile. What a play does to the table is worked out on that list.
 """
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 from escoba_env.cards import LAY, NUM_ACTIONS, SEVEN_OF_OROS
-from escoba_env.engine.bits import OROS, RANK_MASKS, SEVENS, VALUES, lowest, popcount, single, total
-from escoba_env.engine.play import unseen_by
-from escoba_env.engine.record import NOBODY
+from escoba_env.engine.bits import (
+    JOKER_CARDS,
+    OROS,
+    RANK_MASKS,
+    SEVENS,
+    VALUES,
+    lowest,
+    popcount,
+    single,
+    total,
+)
+from escoba_env.engine.play import (
+    capture_options,
+    cards_of,
+    is_before_last_turn,
+    placements,
+    sweep_scores,
+    unseen_by,
+)
+from escoba_env.engine.record import BY_VALUE, NOBODY
 
 NUM_FACTS = 16
 FACTS = (
@@ -38,50 +59,25 @@ assert len(FACTS) == NUM_FACTS
 SCRATCH = 64
 """Length of the work arrays that these kernels take: totals up to the largest target sum."""
 
-
-@njit(cache=True, nogil=True)
-def best_subsets(spec, cards, limit, best, chosen):
-    """For every total up to ``limit``, the subset of ``cards`` of highest worth that makes it.
-
-    Args:
-        best: Work array, float64 of length ``SCRATCH``; afterwards ``best[t]`` is the worth of the
-            best subset that totals ``t``, or -1 if there is none.
-        chosen: Work array, int64 of length ``SCRATCH``; afterwards ``chosen[t]`` is that subset.
-    """
-    best[0] = 0.0
-    chosen[0] = 0
-    for t in range(1, limit + 1):
-        best[t] = -1.0
-    while cards:
-        card = lowest(cards)
-        value = VALUES[card]
-        worth = spec["worth"][card]
-        for t in range(limit, value - 1, -1):
-            if best[t - value] >= 0.0 and best[t - value] + worth > best[t]:
-                best[t] = best[t - value] + worth
-                chosen[t] = chosen[t - value] | single(card)
-        cards &= cards - 1
-
-
-@njit(cache=True, nogil=True)
-def best_capture(spec, s, action, best, chosen):
-    """The table cards that a legal pick takes with its best completion; 0 if it lays the card."""
-    if action == LAY:
-        return 0
-    if s["played"] == NOBODY:
-        picked = 0
-        need = spec["target_sum"] - VALUES[action]
-    else:
-        picked = s["picked"] | single(action)
-        need = spec["target_sum"] - VALUES[s["played"]] - total(picked)
-    if need == 0 and picked:
-        return picked
-    if need <= 0:
-        return 0
-    best_subsets(spec, s["table"] ^ picked, need, best, chosen)
-    if best[need] < 0.0:
-        return 0
-    return picked | chosen[need]
+WORK = np.dtype(
+    [
+        ("size", np.int64),  # number of items on the table
+        ("jokers", np.int64),  # number of jokers on the table, which are no items
+        ("joker_worth", np.float64),  # worth of those jokers
+        ("head", np.int64, (SCRATCH,)),  # card set that names each item: the card, or the head
+        ("total", np.int64, (SCRATCH,)),  # its total
+        ("worth", np.float64, (SCRATCH,)),  # worth of its cards
+        ("best", np.float64, (SCRATCH,)),  # by total: worth of the best subset that makes it, or -1
+        ("chosen", np.int64, (SCRATCH,)),  # by total: that subset, as a set of heads
+        ("sweep_worth", np.float64),  # what a sweep by the next seat is worth
+        ("singles", np.float64, (11,)),  # by value: worth of the best single card, or -1
+        ("reply_by_value", np.float64, (11,)),  # by value: worth of the best reply with such a card
+        ("reply", np.float64, (22,)),  # worth of each kind of reply, best first
+        ("count", np.int64, (22,)),  # number of unseen cards that make it
+    ],
+    align=True,
+)
+"""Work space of these kernels: an array of one such record, the caller's."""
 
 
 @njit(cache=True, nogil=True)
@@ -95,12 +91,142 @@ def worth_of(spec, cards):
 
 
 @njit(cache=True, nogil=True)
-def capture_worth(spec, table, card, taken):
-    """Worth of capturing ``taken`` from a table with a card, the escoba included; 0 for laying."""
+def add_item(spec, work, head, whole, cards):
+    """Adds one card or pile to the list of items; a joker is only counted."""
+    if cards & JOKER_CARDS:
+        work["jokers"] += 1
+        work["joker_worth"] += worth_of(spec, cards)
+        return
+    i = work["size"]
+    work["head"][i] = head
+    work["total"][i] = whole
+    work["worth"][i] = worth_of(spec, cards)
+    work["size"] = i + 1
+
+
+@njit(cache=True, nogil=True)
+def list_items(spec, s, heads, work):
+    """Lists the cards (building: piles) ``heads`` of a table as items."""
+    work["size"] = 0
+    work["jokers"] = 0
+    work["joker_worth"] = 0.0
+    while heads:
+        head = lowest(heads)
+        bit = heads & -heads
+        if spec["building"]:
+            add_item(spec, work, bit, int(s["totals"][head]), cards_of(spec, s, bit))
+        else:
+            add_item(spec, work, bit, VALUES[head], bit)
+        heads ^= bit
+
+
+@njit(cache=True, nogil=True)
+def best_subsets(work, limit):
+    """For every total up to ``limit``, finds the items of highest worth that make it.
+
+    ``work["best"][t]`` becomes their worth, or -1 if there are none, ``work["chosen"][t]`` their
+    heads.
+    """
+    best = work["best"]
+    chosen = work["chosen"]
+    best[0] = 0.0
+    chosen[0] = 0
+    for t in range(1, limit + 1):
+        best[t] = -1.0
+    for i in range(work["size"]):
+        whole = work["total"][i]
+        worth = work["worth"][i]
+        head = work["head"][i]
+        for t in range(limit, whole - 1, -1):
+            if best[t - whole] >= 0.0 and best[t - whole] + worth > best[t]:
+                best[t] = best[t - whole] + worth
+                chosen[t] = chosen[t - whole] | head
+
+
+@njit(cache=True, nogil=True)
+def pickable(spec, s):
+    """What can be picked from the table: its cards, or with building its heads."""
+    return s["heads"] if spec["building"] else s["table"]
+
+
+@njit(cache=True, nogil=True)
+def best_capture(spec, s, action, work):
+    """The heads that a legal pick takes with its best completion; 0 if it puts the card down."""
+    if s["placing"]:
+        return 0
+    if action == LAY:
+        return s["picked"]
+    if s["played"] == NOBODY:
+        card = action
+        picked = 0
+    else:
+        card = int(s["played"])
+        picked = s["picked"] | single(action)
+    picks, sole, _ = capture_options(spec, s, card, picked)
+    if sole:
+        return sole
+    if picks == 0:
+        return 0
+    if spec["capture_by"] == BY_VALUE and VALUES[lowest(picks)] == VALUES[card]:
+        return dearest(spec, picks)
+    list_items(spec, s, pickable(spec, s) & ~picked & ~JOKER_CARDS, work)
+    if spec["capture_by"] == BY_VALUE:
+        need = VALUES[card] - total(picked)
+    elif spec["building"]:
+        need = int(spec["target_sum"]) - VALUES[card]
+        rest = picked
+        while rest:
+            need -= int(s["totals"][lowest(rest)])
+            rest &= rest - 1
+    else:
+        need = int(spec["target_sum"]) - VALUES[card] - total(picked)
+    best_subsets(work, need)
+    result = -1
+    highest = -1.0
+    if need >= 0 and work["best"][need] >= 0.0 and (picked | single(card)) & JOKER_CARDS == 0:
+        highest = work["best"][need]
+        result = work["chosen"][need]
+    if spec["jokers"]:
+        # Captures with a joker: k of the table's, after others that leave each of them 1.
+        inside = popcount((picked | single(card)) & JOKER_CARDS)
+        free = s["table"] & JOKER_CARDS & ~picked
+        added = 0
+        worth = 0.0
+        while True:
+            if inside:
+                for t in range(need - inside + 1):
+                    if t == 0 and picked | added == 0:
+                        continue
+                    if work["best"][t] >= 0.0 and work["best"][t] + worth > highest:
+                        highest = work["best"][t] + worth
+                        result = work["chosen"][t] | added
+            if free == 0:
+                break
+            added |= free & -free
+            worth += spec["worth"][lowest(free)]
+            free &= free - 1
+            inside += 1
+    return picked | result
+
+
+@njit(cache=True, nogil=True)
+def dearest(spec, cards):
+    """The single card of a set that is worth most, as a card set."""
+    result = cards & -cards
+    while cards:
+        if spec["worth"][lowest(cards)] > spec["worth"][lowest(result)]:
+            result = cards & -cards
+        cards &= cards - 1
+    return result
+
+
+@njit(cache=True, nogil=True)
+def capture_worth(spec, s, card, taken):
+    """Worth of capturing the card set ``taken`` with a card, a sweep included; 0 if it is empty."""
     if taken == 0:
         return 0.0
     worth = spec["worth"][card] + worth_of(spec, taken)
-    if taken == table:
+    if taken == s["table"] and sweep_scores(spec, s, taken | single(card)):
         worth += spec["escoba_worth"]
     return worth
 
@@ -137,49 +263,121 @@ def next_hand(spec, s):
 
 
 @njit(cache=True, nogil=True)
-def expected_reply(spec, table, unseen, held, best, chosen, values, counts):
-    """Expected worth of the best single reply to a table by a hand drawn from ``unseen``.
-
-    The hand is ``held`` cards out of ``unseen``, all equally likely; the reply is the capture of
-    highest worth among them, or 0.
+def list_table_after(spec, s, card, taken, place, work):
+    """Lists the table that a play leaves: after taking heads, or putting the card down.
 
     Args:
-        values: Work array, float64 of length ``SCRATCH``.
-        counts: Work array, int64 of length ``SCRATCH``.
+        taken: Heads that are captured; 0: the card is put on ``place``.
+        place: Head that the card is set on, or ``LAY``.
     """
-    if held == 0 or table == 0:
+    if taken:
+        list_items(spec, s, pickable(spec, s) & ~taken, work)
+        return
+    if place == LAY:
+        list_items(spec, s, pickable(spec, s), work)
+        add_item(spec, work, single(card), VALUES[card], single(card))
+        return
+    list_items(spec, s, pickable(spec, s) & ~single(place), work)
+    pile = cards_of(spec, s, single(place)) | single(card)
+    add_item(spec, work, single(place), total(pile), pile)
+
+
+@njit(cache=True, nogil=True)
+def reply_to(spec, work, whole, value):
+    """Worth of what the best capture with an ordinary card of some value takes; -1 if none.
+
+    The reply's own card is not in it. ``work`` holds the items and ``best_subsets`` of them.
+
+    Args:
+        whole: Total of the items.
+        value: Value of the card played.
+    """
+    if spec["capture_by"] == BY_VALUE:
+        need = value
+        worth = work["singles"][need]
+        if worth < 0.0:
+            worth = work["best"][need]
+    else:
+        need = int(spec["target_sum"]) - value
+        if need <= 0:
+            return -1.0
+        worth = work["best"][need]
+    if worth >= 0.0 and whole == need and work["jokers"] == 0:
+        worth += work["sweep_worth"]
+    jokers = work["jokers"]
+    for used in range(1, jokers + 1):
+        for t in range(need - used + 1):
+            if work["best"][t] >= 0.0:
+                share = work["joker_worth"] * used / jokers
+                worth = max(worth, work["best"][t] + share)
+    return worth
+
+
+@njit(cache=True, nogil=True)
+def joker_reply(spec, work):
+    """Worth of what the best capture with a joker takes; -1 if the table is empty."""
+    worth = -1.0
+    target = int(spec["target_sum"])
+    jokers = work["jokers"]
+    for used in range(jokers + 1):
+        for t in range(target - used):
+            if t + used and work["best"][t] >= 0.0:
+                share = work["joker_worth"] * used / jokers if used else 0.0
+                worth = max(worth, work["best"][t] + share)
+    return worth
+
+
+@njit(cache=True, nogil=True)
+def expected_reply(spec, unseen, held, work):
+    """Expected worth of the best single reply to the table in ``work`` by a hand out of ``unseen``.
+
+    The hand is ``held`` cards, all equally likely; the reply is the capture of highest worth among
+    them, or 0.
+    """
+    if held == 0 or work["size"] + work["jokers"] == 0:
         return 0.0
     target = int(spec["target_sum"])
-    best_subsets(spec, table, target, best, chosen)
-    whole = total(table)
+    best_subsets(work, target)
+    whole = 0
+    for i in range(work["size"]):
+        whole += work["total"][i]
+    if spec["capture_by"] == BY_VALUE:
+        singles = work["singles"]
+        for value in range(11):
+            singles[value] = -1.0
+        for i in range(work["size"]):
+            value = work["total"][i]
+            singles[value] = max(singles[value], work["worth"][i])
+    by_value = work["reply_by_value"]
+    by_value[0] = joker_reply(spec, work) if spec["jokers"] else -1.0
+    for value in range(1, 11):
+        by_value[value] = reply_to(spec, work, whole, value)
+    replies = work["reply"]
+    counts = work["count"]
     size = 0
-    left = popcount(unseen)
-    for value in range(1, min(11, target)):
-        need = target - value
-        if best[need] < 0.0:
+    for value in range(11):
+        if by_value[value] < 0.0:
             continue
-        worth = best[need]
-        if whole == need:
-            worth += spec["escoba_worth"]
-        rank = unseen & RANK_MASKS[value]
+        cards = unseen & RANK_MASKS[value] if value else unseen & JOKER_CARDS
         # Within a rank only oros differ in worth.
         for part in range(2):
-            cards = rank & OROS if part == 0 else rank & ~OROS
-            if cards:
-                reply = worth + spec["worth"][lowest(cards)]
+            group = cards & OROS if part == 0 else cards & ~OROS
+            if group:
+                reply = by_value[value] + spec["worth"][lowest(group)]
                 i = size
-                while i > 0 and values[i - 1] < reply:
-                    values[i] = values[i - 1]
+                while i > 0 and replies[i - 1] < reply:
+                    replies[i] = replies[i - 1]
                     counts[i] = counts[i - 1]
                     i -= 1
-                values[i] = reply
-                counts[i] = popcount(cards)
+                replies[i] = reply
+                counts[i] = popcount(group)
                 size += 1
     expected = 0.0
     none_better = 1.0
+    left = popcount(unseen)
     for i in range(size):
         none = none_of(counts[i], left, held)
-        expected += none_better * (1.0 - none) * values[i]
+        expected += none_better * (1.0 - none) * replies[i]
         none_better *= none
         left -= counts[i]
         if none_better == 0.0:
@@ -188,12 +386,42 @@ def expected_reply(spec, table, unseen, held, best, chosen, values, counts):
 
 
 @njit(cache=True, nogil=True)
-def write_facts(spec, s, out, row, start, best, chosen, values, counts):
+def sweepers(spec, work, unseen):
+    """Cards out of ``unseen`` that would sweep the table in ``work``, and score for it."""
+    if work["size"] == 0 or work["jokers"] or work["sweep_worth"] == 0.0:
+        return 0
+    whole = 0
+    for i in range(work["size"]):
+        whole += work["total"][i]
+    value = whole if spec["capture_by"] == BY_VALUE else int(spec["target_sum"]) - whole
+    if 0 < value <= 10:
+        return popcount(unseen & RANK_MASKS[value])
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def place_of(spec, s, action, card):
+    """Where a pick that does not capture puts its card: a head or ``LAY``.
+
+    A hand card that may still be put in several places counts as laid, or else as set on the
+    lowest head that it may be set on.
+    """
+    if s["placing"]:
+        return action
+    places = placements(spec, s, card)
+    if places == 0 or (places >> LAY) & 1:
+        return LAY
+    return lowest(places)
+
+
+@njit(cache=True, nogil=True)
+def write_facts(spec, s, out, row, start, work):
     """Writes the action features of the seat to move: ``NUM_FACTS`` floats for each action.
 
     Args:
         out: Float array of shape (rows, size); row ``row`` is written from column ``start`` on.
             Features of actions that are not legal are zeros.
+        work: Work space, a ``WORK`` record.
     """
     for i in range(start, start + NUM_ACTIONS * NUM_FACTS):
         out[row, i] = 0
@@ -201,19 +429,21 @@ def write_facts(spec, s, out, row, start, best, chosen, values, counts):
     left = popcount(unseen)
     legal = s["legal"]
     table = s["table"]
+    work["sweep_worth"] = spec["escoba_worth"]
+    if spec["capture_by"] == BY_VALUE and is_before_last_turn(spec, s):
+        work["sweep_worth"] = 0.0
     while legal:
         action = lowest(legal)
         legal &= legal - 1
         card = action if s["played"] == NOBODY else int(s["played"])
-        taken = best_capture(spec, s, action, best, chosen)
-        worth = capture_worth(spec, table, card, taken)
+        heads = best_capture(spec, s, action, work)
+        taken = cards_of(spec, s, heads)
+        worth = capture_worth(spec, s, card, taken)
         after = table ^ taken if taken else table | single(card)
-        left_total = total(after)
-        sweepers = 0
-        value = spec["target_sum"] - left_total
-        if after and 0 < value <= 10:
-            sweepers = popcount(unseen & RANK_MASKS[value])
-        reply = expected_reply(spec, after, unseen, held, best, chosen, values, counts)
+        place = LAY if taken else place_of(spec, s, action, card)
+        list_table_after(spec, s, card, heads, place, work)
+        sweeping = sweepers(spec, work, unseen)
+        reply = expected_reply(spec, unseen, held, work)
         o = start + action * NUM_FACTS
         out[row, o] = 1
         if taken:
@@ -223,20 +453,20 @@ def write_facts(spec, s, out, row, start, best, chosen, values, counts):
             out[row, o + 3] = popcount(cards & OROS) / 5
             out[row, o + 4] = popcount(cards & SEVENS) / 2
             out[row, o + 5] = (cards >> SEVEN_OF_OROS) & 1
-            out[row, o + 6] = 1 if after == 0 else 0
+            out[row, o + 6] = 1 if after == 0 and sweep_scores(spec, s, cards) else 0
             out[row, o + 7] = worth
-        out[row, o + 8] = left_total / spec["target_sum"]
+        out[row, o + 8] = total(after) / spec["target_sum"]
         out[row, o + 9] = popcount(after) / 8
         out[row, o + 10] = worth_of(spec, after)
-        out[row, o + 11] = 1.0 - none_of(sweepers, left, held)
-        out[row, o + 12] = sweepers / 4
+        out[row, o + 11] = 1.0 - none_of(sweeping, left, held)
+        out[row, o + 12] = sweeping / 4
         out[row, o + 13] = reply
         out[row, o + 14] = worth - reply
         out[row, o + 15] = spec["worth"][card]
 
 
 @njit(cache=True, nogil=True)
-def greedy_action(spec, s, best, chosen):
+def greedy_action(spec, s, work):
     """The pick whose best completion has the highest worth now; else the card of least worth.
 
     Ties go to the lowest action id.
@@ -248,8 +478,8 @@ def greedy_action(spec, s, best, chosen):
         action = lowest(legal)
         legal &= legal - 1
         card = action if s["played"] == NOBODY else int(s["played"])
-        taken = best_capture(spec, s, action, best, chosen)
-        worth = capture_worth(spec, s["table"], card, taken)
+        taken = cards_of(spec, s, best_capture(spec, s, action, work))
+        worth = capture_worth(spec, s, card, taken)
         if taken == 0:
             worth = -spec["worth"][card]
         if result < 0 or worth > highest:

@@ -24,7 +24,7 @@ PLAYING, ROUND_OVER, GAME_OVER = 0, 1, 2
 NOT_YET = -1
 """``played_at`` and ``taken_at`` of a card before it is played or taken."""
 FROM_START = -2
-"""``played_at`` of the first table cards."""
+"""``played_at`` of the first table cards; ``taken_at`` of those that were won with the deal."""
 AT_END = 100
 """``taken_at`` of leftovers."""
 
@@ -34,7 +34,8 @@ STATE = np.dtype(
         ("piles", np.int64, (4,)),  # card set captured by each seat
         ("table", np.int64),  # face-up cards
         ("set_aside", np.int64),  # face-up cards out of this round
-        ("picked", np.int64),  # table cards picked so far this turn
+        ("heads", np.int64),  # building: the lowest card of each pile on the table
+        ("picked", np.int64),  # table cards (building: heads) picked so far this turn
         ("legal", np.int64),  # legal actions, bit per action id (0..42)
         ("seed", np.int64),  # the random stream's key
         ("game_index", np.int64),  # which game of that stream this is
@@ -55,10 +56,13 @@ STATE = np.dtype(
         ("turn_index", np.int8),  # turns finished this round
         ("played_at", np.int8, (NUM_IDS,)),  # turn in which a card was played
         ("taken_at", np.int8, (NUM_IDS,)),  # turn in which a card was captured
-        ("unused", np.int8, (5,)),  # whole words without padding: equal games are equal bytes
+        ("pile_of", np.int8, (NUM_IDS,)),  # building: head of the pile a card lies in, or lay in
+        ("totals", np.int8, (NUM_IDS,)),  # building: total of that pile
+        ("placing", np.int8),  # 1: what is left of this turn is where the card is set or laid
     ],
     align=True,
 )
+# Whole words without padding: equal games are equal bytes.
 assert STATE.itemsize == sum(STATE[name].itemsize for name in STATE.names or ())
 """One game. ``np.zeros(n, STATE)`` is room for ``n`` games; a clone is a copy of the bytes."""
 
@@ -84,6 +88,12 @@ SPEC = np.dtype(
         ("table_size", np.int8),
         ("target_sum", np.int8),
         ("open_hands", np.int8),
+        ("building", np.int8),
+        ("jokers", np.int8),
+        ("initial_table", np.int8),
+        ("initial_thirty", np.int8),
+        ("capture_by", np.int8),
+        ("napola", np.int8),
         ("match", np.int8),  # 1: rounds go on until the target, 0: one round is the game
         ("worth", np.float64, (NUM_IDS,)),  # rough value of capturing a card, in points
         ("escoba_worth", np.float64),
@@ -94,23 +104,17 @@ SPEC = np.dtype(
 
 CAPTURE_OPTIONAL, CAPTURE_CARD, CAPTURE_HAND = range(3)
 TIES_NONE, TIES_ALL, TIES_SPLIT = range(3)
+TABLE_PLAY, TABLE_DEALER, TABLE_ELDEST, TABLE_SET_ASIDE, TABLE_REDEAL = range(5)
+THIRTY_GROUPS, THIRTY_SUM = range(2)
+BY_FIFTEEN, BY_VALUE = range(2)
+
+FREE_PILES = 4
+"""Building: with fewer piles than this a card may be laid alone (RULES section 3)."""
 
 SETENTA_SCALE = np.array([16, 12, 13, 14, 15, 18, 21, 10, 10, 10], np.int64)
 """Setenta value of each rank, ace first (RULES section 5)."""
 
 EPISODES = ("round", "match")
-
-_NOT_PLAYABLE = {
-    "building": False,
-    "jokers": 0,
-    "initial_table": "play",
-    "capture_by": "fifteen",
-    "napola": False,
-}
-
-
-class NotPlayableError(ValueError):
-    """Valid rules that this version's engine does not play yet."""
 
 
 def lower(rules: Rules, episode: str = "round") -> np.ndarray[Any, np.dtype[Any]]:
@@ -124,7 +128,6 @@ def lower(rules: Rules, episode: str = "round") -> np.ndarray[Any, np.dtype[Any]
         Array of shape (1,) and dtype ``SPEC``.
 
     Raises:
-        NotPlayableError: If a field asks for a rule that the engine does not play yet.
         ValueError: If the episode is unknown, or is a match that nobody can ever score in.
     """
     if episode not in EPISODES:
@@ -134,11 +137,6 @@ def lower(rules: Rules, episode: str = "round") -> np.ndarray[Any, np.dtype[Any]
             f"episode='match' is not possible with {rules!r}: nobody can score, so no match ends; "
             f"allowed: a pack in which a capture is possible, and points for something in it"
         )
-    for name, playable in _NOT_PLAYABLE.items():
-        if getattr(rules, name) != playable:
-            raise NotPlayableError(
-                f"rule {name}={getattr(rules, name)!r} is not playable yet; playable: {playable!r}"
-            )
     spec = np.zeros(1, SPEC)
     record = spec[0]
     record["pack"] = rules.pack
@@ -147,11 +145,12 @@ def lower(rules: Rules, episode: str = "round") -> np.ndarray[Any, np.dtype[Any]
     record["pack_size"] = rules.pack_size
     record["players"] = rules.players
     record["sides"] = rules.num_sides
-    for name in ("capture", "ties"):
+    for name in CHOICES:
         record[name] = CHOICES[name].index(getattr(rules, name))
     for name in (
         *("most_cards", "most_oros", "all_oros", "most_sevens", "all_sevens", "seven_of_oros"),
         *("setenta", "escoba", "hand_size", "table_size", "target_sum", "open_hands"),
+        *("building", "jokers", "napola"),
     ):
         record[name] = getattr(rules, name)
     record["target"] = rules.match_target
@@ -169,7 +168,11 @@ def _can_score(rules: Rules) -> bool:
         value = card % 10 + 1
         several |= (several | single) << value
         single |= 1 << value
-    if not several >> rules.target_sum & 1:
+    if rules.capture_by == "value":
+        possible = len(cards) > 1 and bool(several & single or len(rules.suits) > 1)
+    else:
+        possible = bool(several >> rules.target_sum & 1) or rules.jokers > 0
+    if not possible:
         return False
     has_oros = any(card < 10 for card in cards)
     return bool(
@@ -177,6 +180,7 @@ def _can_score(rules: Rules) -> bool:
         or rules.setenta
         or rules.escoba
         or (rules.all_oros and has_oros)
+        or (rules.napola and {0, 1, 2} <= set(cards))
         or (rules.all_sevens and 7 in rules.ranks)
         or (rules.seven_of_oros and SEVEN_OF_OROS in cards)
     )
@@ -199,6 +203,10 @@ def card_worth(rules: Rules) -> tuple[list[float], float]:
     worth = [0.0] * NUM_IDS
     for card in cards:
         worth[card] += 2 * rules.most_cards / len(cards)
+    if rules.napola and {0, 1, 2} <= set(cards):
+        # Three points hang on the first three oros, one more on each that goes on.
+        for card in range(3):
+            worth[card] += 1
     for card in oros:
         worth[card] += 2 * max(rules.most_oros, rules.all_oros / 2) / len(oros)
     for card in sevens:

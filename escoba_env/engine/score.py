@@ -9,7 +9,15 @@ from numba import njit
 
 from escoba_env.cards import SEVEN_OF_OROS
 from escoba_env.engine.bits import OROS, SEVENS, SUIT_MASKS, lowest, popcount
-from escoba_env.engine.record import NOBODY, SETENTA_SCALE, TIES_ALL, TIES_SPLIT, TWELFTHS
+from escoba_env.engine.record import (
+    GAME_OVER,
+    NOBODY,
+    PLAYING,
+    SETENTA_SCALE,
+    TIES_ALL,
+    TIES_SPLIT,
+    TWELFTHS,
+)
 
 CARDS, ORO_CARDS, SEVEN_CARDS, SETENTA = range(4)
 """Majority categories, as ``count_of`` numbers them."""
@@ -113,12 +121,30 @@ def escoba_points(spec, s, side):
 
 
 @njit(cache=True, nogil=True)
+def napola_length(pile):
+    """Length of a pile's unbroken run of oros from the ace, 0 below three (RULES section 7)."""
+    length = 0
+    while length < 10 and (pile >> length) & 1:
+        length += 1
+    return length if length >= 3 else 0
+
+
+@njit(cache=True, nogil=True)
+def napola_points(spec, s, side):
+    """Points of a side for its napola, in twelfths."""
+    if spec["napola"]:
+        return TWELFTHS * napola_length(pile_of(spec, s, side))
+    return 0
+
+
+@njit(cache=True, nogil=True)
 def points_of(spec, s, side):
     """All points of a side for the piles and escobas as they are, in twelfths."""
     points = seven_of_oros_points(spec, s, side) + escoba_points(spec, s, side)
     points += majority_points(spec, s, side, CARDS)
     points += majority_points(spec, s, side, ORO_CARDS)
     points += majority_points(spec, s, side, SEVEN_CARDS)
+    points += napola_points(spec, s, side)
     if spec["setenta"]:
         points += majority_points(spec, s, side, SETENTA)
     return points
@@ -161,31 +187,79 @@ REWARDS = ("margin", "points", "win")
 
 
 @njit(cache=True, nogil=True)
-def reward_of(spec, s, kind, seat, over):
-    """Reward of a seat for the round that has just ended (``over``: and with it the game).
+def note_paid(spec, s, paid):
+    """Writes the points of this round that rewards ``as_earned`` have paid out already, by side.
 
-    ``MARGIN``: own side's points minus the mean of the other sides' (zero-sum over sides).
-    ``POINTS``: own side's points. ``WIN``: only when the game is over, +1 for a single highest
-    side and -1 for a lower one; ``n`` sides that share the lead share the win, ``2 / n - 1`` each
-    (0 for two).
+    They are those of the escobas so far; none before the first pick, so that escobas that came
+    with the deal are paid with it.
+    """
+    begun = s["turn_index"] > 0 or s["played"] != NOBODY
+    for side in range(spec["sides"]):
+        paid[side] = escoba_points(spec, s, side) if begun else 0
+
+
+@njit(cache=True, nogil=True)
+def share_of(spec, points, kind, seat):
+    """Reward of a seat for points, in twelfths by side, that have just been earned.
+
+    ``MARGIN``: own side's points minus the mean of the other sides' (zero-sum over sides);
+    ``POINTS``: own side's points.
     """
     side = seat % spec["sides"]
-    if kind == WIN:
-        if not over:
-            return 0.0
-        scores = s["scores"] if spec["match"] else s["round_points"]
-        leaders = 1
-        for other in range(spec["sides"]):
-            if scores[other] > scores[side]:
-                return -1.0
-            if other != side and scores[other] == scores[side]:
-                leaders += 1
-        return 2.0 / leaders - 1.0
-    own = s["round_points"][side]
+    own = points[side]
     if kind == POINTS:
         return own / TWELFTHS
     others = 0
     for other in range(spec["sides"]):
         if other != side:
-            others += s["round_points"][other]
+            others += points[other]
     return (own - others / (spec["sides"] - 1)) / TWELFTHS
+
+
+@njit(cache=True, nogil=True)
+def win_of(spec, s, seat):
+    """``WIN`` reward of a seat when a game is over.
+
+    +1 for a single highest side and -1 for a lower one; ``n`` sides that share the lead share the
+    win, ``2 / n - 1`` each (0 for two).
+    """
+    side = seat % spec["sides"]
+    scores = s["scores"] if spec["match"] else s["round_points"]
+    leaders = 1
+    for other in range(spec["sides"]):
+        if scores[other] > scores[side]:
+            return -1.0
+        if other != side and scores[other] == scores[side]:
+            leaders += 1
+    return 2.0 / leaders - 1.0
+
+
+@njit(cache=True, nogil=True)
+def add_rewards(spec, s, kind, as_earned, paid, rewards, row):
+    """Adds to every seat's reward what the pick that has just been applied has earned.
+
+    Args:
+        kind: ``MARGIN``, ``POINTS`` or ``WIN``.
+        as_earned: Whether escobas are paid at once, instead of all points at the end of the round.
+        paid: int64 of shape (4,), from ``note_paid`` before the pick if ``as_earned``, else zeros;
+            afterwards what has been paid of the round that goes on.
+        rewards: Float array (rows, players); row ``row`` is added to.
+    """
+    playing = s["phase"] == PLAYING
+    if kind == WIN:
+        if s["phase"] == GAME_OVER:
+            for seat in range(spec["players"]):
+                rewards[row, seat] += win_of(spec, s, seat)
+        return
+    if playing and not as_earned:
+        return
+    for side in range(spec["sides"]):
+        if playing:
+            points = escoba_points(spec, s, side)
+            paid[side] = points - paid[side]
+        else:
+            paid[side] = s["round_points"][side] - paid[side]
+    for seat in range(spec["players"]):
+        rewards[row, seat] += share_of(spec, paid, kind, seat)
+    for side in range(spec["sides"]):
+        paid[side] = escoba_points(spec, s, side) if playing else 0
