@@ -153,23 +153,33 @@ class Views:
         """Returns some of the views; the index is a slice or an array."""
         return Views(self.rules, self.episode, self.spec, self.records[index], self.keys[index])
 
-    def observe(self, encoding: Encoding) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
+    def observe(self, encoding: Encoding) -> tuple[NDArray[Any], NDArray[np.int8]]:
         """Encodes every view.
 
+        Args:
+            encoding: An encoding for the rules of these views.
+
         Returns:
-            Observations float32 (n, encoding.size) and action masks int8 (n, 43).
+            Observations of the encoding's dtype, (n, *encoding.shape), and action masks, int8
+            (n, 43).
+
+        Raises:
+            ValueError: If the encoding is for other rules.
         """
-        out = np.empty((len(self), encoding.size), np.float32)
+        if encoding.rules is not self.rules and encoding.rules != self.rules:
+            raise ValueError(
+                f"the encoding is for {encoding.rules!r}; allowed: that of the views' own rules, "
+                f"{self.rules!r}"
+            )
+        out = np.empty((len(self), *encoding.shape), encoding.dtype)
         masks = np.empty((len(self), NUM_ACTIONS), np.int8)
         kernels.observe_games(
             self.spec,
             self.records,
             np.arange(len(self)),
             self.records["viewer"].astype(np.int64),
-            encoding.offsets,
-            encoding.scales,
-            encoding.card_width,
-            out,
+            encoding.plan,
+            out.reshape(len(out), encoding.size),
             masks,
         )
         return out, masks
@@ -189,7 +199,10 @@ class Batch:
         reward_timing: ``"round_end"``: all of a round's points are rewarded when it ends;
             ``"as_earned"``: its escobas at once (those that came with the deal, at the first
             pick), the rest at the end. The sums are equal.
-        encoding: Name of the encoding that :meth:`observe` writes.
+        encoding: Name of the encoding that :meth:`observe` writes; see ``Encoding``.
+        memory: ``"perfect"`` or ``"visible"``: whether observations know which cards have been
+            captured.
+        dtype: ``"float32"`` or ``"uint8"``: the type of observations.
         skip_forced: Whether decisions with a single legal action are played right away, so that
             every decision that is left is a choice.
         seed: Seed of the games' random streams, a whole number from 0.
@@ -208,6 +221,8 @@ class Batch:
         reward: str = "margin",
         reward_timing: str = "round_end",
         encoding: str = "compact",
+        memory: str = "perfect",
+        dtype: str = "float32",
         skip_forced: bool = False,
         seed: int = 0,
         **fields: Any,
@@ -219,7 +234,7 @@ class Batch:
         self.reward = reward
         self.skip_forced = skip_forced
         self.spec = lower(self.rules, episode)
-        self.encoding = Encoding(encoding, self.rules, episode)
+        self.encoding = Encoding(encoding, self.rules, episode, memory, dtype)
         self.states: Records = np.zeros(num_games, STATE)
         self._kind = reward_kind(reward)
         self._as_earned = pays_as_earned(reward_timing, reward)
@@ -299,38 +314,50 @@ class Batch:
         games: ArrayLike | None = None,
         seats: ArrayLike | None = None,
         *,
-        out: NDArray[np.float32] | None = None,
+        out: NDArray[Any] | None = None,
         masks: NDArray[np.int8] | None = None,
-    ) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
+    ) -> tuple[NDArray[Any], NDArray[np.int8]]:
         """Writes observations and action masks.
 
         Args:
             games: Slots to observe, int (n,); default: all.
             seats: Seat that observes in each; default: the seat to move.
-            out: float32 (n, encoding.size) to write into; default: a new array.
+            out: Array (n, *encoding.shape) of the encoding's dtype to write into; default: a new
+                one.
             masks: int8 (n, 43) to write into; default: a new array.
 
         Returns:
             ``out`` and ``masks``. A seat that is not to move has a mask of zeros; the rows of a
             game that is over have ones, so that a softmax over them is defined.
+
+        Raises:
+            ValueError: If an argument has the wrong type or shape; ``out`` of planes must be
+                contiguous too.
         """
         slots = self._all if games is None else self._slots(games)
         observers = self.states["turn"][slots] if seats is None else np.asarray(seats)
         if observers.shape != slots.shape:
             raise ValueError(f"seats has shape {observers.shape}; allowed: {slots.shape}")
+        encoding = self.encoding
         if out is None:
-            out = np.empty((len(slots), self.encoding.size), np.float32)
+            out = np.empty((len(slots), *encoding.shape), encoding.dtype)
         if masks is None:
             masks = np.empty((len(slots), NUM_ACTIONS), np.int8)
         for name, array, shape, dtype in (
-            ("out", out, (len(slots), self.encoding.size), np.float32),
+            ("out", out, (len(slots), *encoding.shape), encoding.dtype),
             ("masks", masks, (len(slots), NUM_ACTIONS), np.int8),
         ):
             if array.shape != shape or array.dtype != dtype:
                 raise ValueError(
                     f"{name} is {array.dtype} {array.shape}; allowed: {np.dtype(dtype)} {shape}"
                 )
-        self._observe(slots, observers.astype(np.int64), out, masks)
+        if out.ndim > 2:
+            if not out.flags.c_contiguous:
+                raise ValueError("out is not contiguous; allowed: an array in one piece, C order")
+            rows = out.reshape(len(slots), encoding.size)
+        else:
+            rows = out
+        self._observe(slots, observers.astype(np.int64), rows, masks)
         return out, masks
 
     def legal_masks(self, games: ArrayLike | None = None) -> NDArray[np.int8]:
@@ -344,21 +371,10 @@ class Batch:
         self,
         slots: NDArray[np.int64],
         seats: NDArray[np.int64],
-        out: NDArray[np.float32],
+        rows: NDArray[Any],
         masks: NDArray[np.int8],
     ) -> None:
-        encoding = self.encoding
-        kernels.observe_games(
-            self.spec,
-            self.states,
-            slots,
-            seats,
-            encoding.offsets,
-            encoding.scales,
-            encoding.card_width,
-            out,
-            masks,
-        )
+        kernels.observe_games(self.spec, self.states, slots, seats, self.encoding.plan, rows, masks)
 
     def views(self, games: ArrayLike | None = None, seats: ArrayLike | None = None) -> Views:
         """Returns the views of one seat (default: the seat to move) of each of some games."""

@@ -123,7 +123,7 @@ class Rules:
             self._typed(name, bool)
         for name, choices in CHOICES.items():
             self._one_of(name, choices)
-        for name in _POINT_FIELDS:
+        for name in POINT_FIELDS:
             self._whole(name, 0, MAX_POINTS)
         self._whole("target", 1, MAX_TARGET)
         if self.partnership_target is not None:
@@ -271,7 +271,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """Allowed words of each field that is a choice; the engine numbers them in this order."""
 
-_POINT_FIELDS = (
+POINT_FIELDS = (
     "most_cards",
     "most_oros",
     "all_oros",
@@ -281,6 +281,7 @@ _POINT_FIELDS = (
     "setenta",
     "escoba",
 )
+"""Fields that are points."""
 
 _ARGENTINE: dict[str, Any] = {
     "initial_table": "set_aside",

@@ -193,22 +193,24 @@ def go_on(spec, states):
 
 
 @njit(cache=True, nogil=True)
-def observe_games(spec, states, games, seats, offsets, scales, width, out, masks):
+def observe_games(spec, states, games, seats, plan, out, masks):
     """Writes observation and mask of one seat of each of ``games``.
 
     Args:
         seats: int64 (len(games),): the seat that observes.
+        plan: Where the encoding has what, dtype ``encode.PLAN``, shape (1,).
         out: Array (len(games), size); no rows: only masks are written.
         masks: int8 array (len(games), 43); a seat not to move has zeros, and the rows of a game
             that is over have ones; no rows: only observations are written.
     """
     # A record does not keep its array alive: it is taken from it anew in every turn of the loop.
     work = np.empty(1, WORK)
+    width = plan[0]["width"]
     for i in range(len(games)):
         s = states[games[i]]
         seat = seats[i]
         if len(out):
-            encode(spec[0], s, seat, offsets, scales, width, out, i, work[0])
+            encode(spec[0], s, seat, plan[0], width, out, i, work[0])
         if len(masks):
             if s["phase"] == GAME_OVER:
                 legal = ALL_LEGAL
@@ -220,13 +222,13 @@ def observe_games(spec, states, games, seats, offsets, scales, width, out, masks
 
 
 @njit(cache=True, nogil=True)
-def observe_game(spec, states, seat, offsets, scales, width, out, mask, work):
+def observe_game(spec, states, seat, plan, out, mask, work):
     """Writes one seat's observation (1, size) and mask (1, 43) of a single game.
 
     Unlike ``observe_games`` the mask is all zeros once the game is over.
     """
     s = states[0]
-    encode(spec[0], s, seat, offsets, scales, width, out, 0, work[0])
+    encode(spec[0], s, seat, plan[0], plan[0]["width"], out, 0, work[0])
     write_mask(mask, 0, s["legal"] if s["turn"] == seat else 0)
 
 

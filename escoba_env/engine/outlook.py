@@ -74,6 +74,8 @@ WORK = np.dtype(
         ("reply_by_value", np.float64, (11,)),  # by value: worth of the best reply with such a card
         ("reply", np.float64, (22,)),  # worth of each kind of reply, best first
         ("count", np.int64, (22,)),  # number of unseen cards that make it
+        ("played_in", np.int64, (SCRATCH,)),  # by turn: card set of the card played in it
+        ("taken_in", np.int64, (SCRATCH,)),  # by turn: cards captured in it
     ],
     align=True,
 )
@@ -243,8 +245,11 @@ def none_of(marked, cards, drawn):
 
 
 @njit(cache=True, nogil=True)
-def next_hand(spec, s):
+def next_hand(spec, s, forgotten):
     """What the seat to move knows of the next seat's next hand.
+
+    Args:
+        forgotten: Captured cards that the seat does not remember: they may be in that hand.
 
     Returns:
         The cards that it may hold, and how many of them it will hold when it moves.
@@ -254,7 +259,7 @@ def next_hand(spec, s):
     held = int(s["hand_counts"][other])
     if held and spec["open_hands"]:
         return s["hands"][other], held
-    unseen = unseen_by(spec, s, seat)
+    unseen = unseen_by(spec, s, seat) | forgotten
     if held == 0:
         stock = int(s["stock_size"]) - int(s["stock_next"])
         if stock >= spec["players"] * spec["hand_size"]:
@@ -415,17 +420,18 @@ def place_of(spec, s, action, card):
 
 
 @njit(cache=True, nogil=True)
-def write_facts(spec, s, out, row, start, work):
+def write_facts(spec, s, out, row, start, work, forgotten):
     """Writes the action features of the seat to move: ``NUM_FACTS`` floats for each action.
 
     Args:
         out: Float array of shape (rows, size); row ``row`` is written from column ``start`` on.
             Features of actions that are not legal are zeros.
         work: Work space, a ``WORK`` record.
+        forgotten: As for ``next_hand``.
     """
     for i in range(start, start + NUM_ACTIONS * NUM_FACTS):
         out[row, i] = 0
-    unseen, held = next_hand(spec, s)
+    unseen, held = next_hand(spec, s, forgotten)
     left = popcount(unseen)
     legal = s["legal"]
     table = s["table"]

@@ -48,6 +48,7 @@ class Card(BaseModel):
     name: str = Field(min_length=1)
     encoding: str
     encoding_version: int
+    memory: Literal["perfect", "visible"] = "perfect"
     rules: dict[str, Any]
     episode: Literal["round", "match"]
     network: NetworkCard

@@ -20,8 +20,9 @@ from escoba_env.rules import RulesError, make_rules
 class LearnedPolicy:
     """Plays by a network.
 
-    It plays any rules whose observations have the layout of those it was trained on, so scoring
-    and target may differ; the number of players and the pack may not.
+    It plays any rules whose observations have the layout of those it was trained on: with
+    ``universal_tactical`` all rules; with ``tactical`` scoring and target may differ, the number of
+    players and the pack may not.
 
     Args:
         card: What the network was trained for.
@@ -39,6 +40,7 @@ class LearnedPolicy:
         self.name = card.name
         self.sample = sample
         self.encoding = _encoding_of(card)
+        self._table = (self.encoding.rules, self.encoding.episode)
         shape = card.network
         self.network = PolicyNetwork(shape.state_size, shape.hidden, shape.action_hidden)
         self.network.load_state_dict(network.state_dict())
@@ -104,16 +106,28 @@ class LearnedPolicy:
         return actions
 
     def _observe(self, views: Views) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        if (views.rules, views.episode) != (self.encoding.rules, self.encoding.episode):
-            encoding = Encoding(self.encoding.name, views.rules, self.encoding.episode)
-            if _columns(encoding) != _columns(self.encoding):
-                raise ValueError(
-                    f"policy {self.name!r} was trained for {self.encoding.rules!r}; the "
-                    f"observations of {views.rules!r} have another layout"
-                )
-            self.encoding = encoding
+        if (views.rules, views.episode) != self._table:
+            self.encoding = self._encoding_for(views)
+            self._table = (views.rules, views.episode)
         observations, masks = views.observe(self.encoding)
         return observations, masks.astype(np.bool_)
+
+    def _encoding_for(self, views: Views) -> Encoding:
+        """Makes the encoding that it was trained on for another table.
+
+        Raises:
+            ValueError: If that has another layout.
+        """
+        card = self.card
+        # A policy that was trained on rounds knows no scores, and plays a match without them.
+        for episode in (views.episode, card.episode):
+            encoding = Encoding(card.encoding, views.rules, episode, card.memory)
+            if _columns(encoding) == _columns(self.encoding):
+                return encoding
+        raise ValueError(
+            f"policy {self.name!r} was trained for {make_rules(card.rules)!r}; the observations "
+            f"of {views.rules!r} have another layout"
+        )
 
 
 def _columns(encoding: Encoding) -> list[tuple[str, tuple[int, ...]]]:
@@ -128,7 +142,7 @@ def _encoding_of(card: Card) -> Encoding:
             f"version that made it"
         )
     try:
-        encoding = Encoding(card.encoding, make_rules(card.rules), card.episode)
+        encoding = Encoding(card.encoding, make_rules(card.rules), card.episode, card.memory)
     except RulesError as error:
         raise CheckpointError(f"checkpoint {card.name!r}: {error}") from None
     layout = encoding.layout()

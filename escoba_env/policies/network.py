@@ -18,7 +18,7 @@ ILLEGAL_LOGIT = -1e8
 
 
 class PolicyNetwork(nn.Module):
-    """Policy and value for the ``tactical`` encoding.
+    """Policy and value for an encoding with facts, ``tactical`` or ``universal_tactical``.
 
     The state part of an observation passes through the trunk. Each *legal* action is then scored
     by the same small head from the trunk's output, the action's facts and the action's own
