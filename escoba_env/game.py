@@ -199,8 +199,8 @@ class Game:
         record["played"] = NOBODY
         record["viewer"] = NOBODY
         record["seed"] = seed
-        check_position(game.rules, record[0])
         kernels.set_legal(game.spec, record)
+        check_position(game.rules, record[0])
         game._state = record
         return game
 
@@ -225,6 +225,11 @@ class Game:
         """The game record, dtype ``STATE``; read it, never write it."""
         record: np.void = self._state[0]
         return record
+
+    @property
+    def states(self) -> Records:
+        """The game record as an array (1,), as kernels take it; read it, never write it."""
+        return self._state
 
     @property
     def seed(self) -> int:
@@ -259,12 +264,14 @@ class Game:
     @property
     def rewards(self) -> list[float]:
         """What each seat earned with the last step."""
-        return [float(x) for x in self._rewards]
+        rewards: list[float] = self._rewards.tolist()
+        return rewards
 
     @property
     def returns(self) -> list[float]:
         """What each seat has earned since the start of the game."""
-        return [float(x) for x in self._returns]
+        returns: list[float] = self._returns.tolist()
+        return returns
 
     def hand(self, seat: int) -> list[int]:
         """Cards in a seat's hand."""
@@ -329,7 +336,7 @@ class Game:
             raise IllegalActionError(explain_illegal(self._state[0], action))
         phase = kernels.step_game(self.spec, self._state, int(action), self._kind, self._rewards)
         if phase == PLAYING:
-            self._rewards[:] = 0
+            self._rewards.fill(0)
         else:
             self._returns += self._rewards
             kernels.go_on(self.spec, self._state)
@@ -359,10 +366,11 @@ class Game:
         return list(picks)
 
     def _is_legal(self, action: Any) -> bool:
-        if isinstance(action, bool) or not isinstance(action, int | np.integer):
-            return False
-        number = int(action)
-        return 0 <= number < NUM_ACTIONS and bool(int(self._state["legal"][0]) >> number & 1)
+        if type(action) is not int:
+            if isinstance(action, bool) or not isinstance(action, int | np.integer):
+                return False
+            action = int(action)
+        return 0 <= action < NUM_ACTIONS and bool(self._state["legal"].item() >> action & 1)
 
     def _completions(self) -> Mapping[Move, list[int]]:
         """Every whole turn still open, with picks that lead to it."""
@@ -438,7 +446,10 @@ class Game:
         return int(seat)
 
     def _check_deck(self, deck: Cards) -> list[int]:
-        order = parse_cards(deck)
+        try:
+            order = parse_cards(deck)
+        except TypeError:
+            raise ValueError(f"deck={deck!r}; allowed: the pack's cards in notation") from None
         if card_set(order) != self.rules.pack:
             raise ValueError(
                 f"deck has {len(order)} cards that are not the pack's {self.rules.pack_size}; "
@@ -448,10 +459,15 @@ class Game:
 
     def _check_scores(self, scores: Sequence[float]) -> list[int]:
         sides = self.rules.num_sides
-        twelfths = [round(float(x) * TWELFTHS, 6) for x in scores]
-        if len(twelfths) != sides or any(x < 0 or x != int(x) or x > 2**30 for x in twelfths):
+        try:
+            twelfths = [round(float(x) * TWELFTHS, 6) for x in scores]
+            possible = all(0 <= x <= 2**30 and x == int(x) for x in twelfths)
+        except (TypeError, ValueError, OverflowError):
+            twelfths, possible = [], False
+        if not possible or len(twelfths) != sides:
             raise ValueError(
-                f"scores={scores!r}; allowed: a score from 0 for each of {sides} sides"
+                f"scores={scores!r}; allowed: whole twelfths of a point from 0, one score for each "
+                f"of {sides} sides"
             )
         return [int(x) for x in twelfths]
 

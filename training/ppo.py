@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,8 @@ class SelfPlayPPO(MaskablePPO):
             device="cpu",
             _init_setup_model=False,
         )
+        self.seconds = 0.0
+        """Time spent in updates, over all sittings."""
         encoding = batch.encoding
         self.observation_space = spaces.Box(encoding.low, encoding.high, dtype=np.float32)
         self.action_space = spaces.Discrete(NUM_ACTIONS)
@@ -134,11 +137,17 @@ class SelfPlayPPO(MaskablePPO):
         """
         buffer = self.rollout_buffer
         assert isinstance(buffer, SeatRolloutBuffer)
+        start = time.perf_counter()
         self.policy.set_training_mode(False)
         play.collect(buffer, self.act)
-        self.num_timesteps += buffer.buffer_size * buffer.n_envs
+        decisions = buffer.buffer_size * buffer.n_envs
+        self.num_timesteps += decisions
         self._update_current_progress_remaining(min(self.num_timesteps, total), total)
         self.train()
+        seconds = time.perf_counter() - start
+        self.seconds += seconds
+        self.logger.record("time/decisions_per_second", decisions / seconds)
+        self.logger.record("time/seconds", self.seconds)
 
     def act(
         self, observations: NDArray[np.float32], masks: NDArray[np.int8]

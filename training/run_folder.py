@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +80,7 @@ class RunFolder:
         policy.save(self.checkpoint)
         content = {
             "decisions": model.num_timesteps,
+            "seconds": model.seconds,
             "policy": model.policy.state_dict(),
             "optimizer": model.policy.optimizer.state_dict(),
             "games": torch.from_numpy(np.frombuffer(play.batch.states.tobytes(), np.uint8).copy()),
@@ -107,6 +107,7 @@ class RunFolder:
             model.policy.load_state_dict(content["policy"])
             model.policy.optimizer.load_state_dict(content["optimizer"])
             model.num_timesteps = int(content["decisions"])
+            model.seconds = float(content["seconds"])
             states = np.frombuffer(content["games"].numpy().tobytes(), STATE)
             play.batch.states[:] = states
             play.opponent_of[:] = content["opponent_of"].numpy()
@@ -125,16 +126,15 @@ class RunFolder:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Writes a file so that a reader, or a crash, never sees a part of it."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with scratch.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
 
 
 def batch_of(config: Config) -> Batch:

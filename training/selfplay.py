@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -85,29 +84,23 @@ class _Run:
         self.past = past
         self.strength: dict[str, Any] = {}
         self.latest = "-"
-        self.seconds = 0.0
+        self.console = Console(stderr=True)
 
     def go(self) -> LearnedPolicy:
         config, model = self.config, self.model
         began = model.num_timesteps
         last_save = last_evaluation = began
-        with _interrupts() as interrupted, _progress() as bar:
+        with _interrupts() as interrupted, _progress(self.console) as bar:
             task = bar.add_task(config.name, total=config.decisions, completed=began, info="")
             while model.num_timesteps < config.decisions and not interrupted():
-                start = time.perf_counter()
-                before = model.num_timesteps
                 model.update(self.play, config.decisions)
-                seconds = time.perf_counter() - start
-                self.seconds += seconds
-                rate = (model.num_timesteps - before) / seconds
+                rate = model.logger.name_to_value["time/decisions_per_second"]
                 updates = model.num_timesteps // (config.games * config.steps)
                 if self.past and updates % config.past_every == 0:
                     self.past.network.load_state_dict(model.network.state_dict())
                 if model.num_timesteps - last_evaluation >= config.evaluation.every:
                     self._evaluate()
                     last_evaluation = model.num_timesteps
-                model.logger.record("time/decisions_per_second", rate)
-                model.logger.record("time/seconds", self.seconds)
                 model.logger.dump(model.num_timesteps)
                 if model.num_timesteps - last_save >= config.save_every:
                     self._save()
@@ -121,8 +114,7 @@ class _Run:
                 self._evaluate()
         policy = self._save()
         if model.num_timesteps < config.decisions:
-            console = Console(stderr=True)
-            console.print(f"stopped at {model.num_timesteps:,} decisions; go on with --resume")
+            self.console.print(f"stopped at {model.num_timesteps:,} decisions; go on with --resume")
         return policy
 
     def _evaluate(self) -> None:
@@ -138,8 +130,11 @@ class _Run:
                 seed=settings.seed,
             )
             self._note(name, result)
+            text = f"{result.margin:+.2f} ± {result.half_width:.2f} against {name}"
             if number == 0:
-                self.latest = f"{result.margin:+.2f} ± {result.half_width:.2f} against {name}"
+                self.latest = text
+            # Above the bar, and where there is no terminal for one.
+            self.console.print(f"{self.model.num_timesteps:,} decisions: {text}")
 
     def _note(self, name: str, result: Evaluation) -> None:
         self.strength[name] = {
@@ -160,7 +155,7 @@ class _Run:
             training={
                 "config": self.config.model_dump(mode="json"),
                 "decisions": self.model.num_timesteps,
-                "seconds": round(self.seconds, 1),
+                "seconds": round(self.model.seconds, 1),
                 "torch": torch.__version__,
             },
             strength=dict(self.strength),
@@ -191,7 +186,7 @@ def _interrupts() -> Iterator[Any]:
         signal.signal(signal.SIGINT, before)
 
 
-def _progress() -> Progress:
+def _progress(console: Console) -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -199,7 +194,7 @@ def _progress() -> Progress:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[info]}"),
-        console=Console(stderr=True),
+        console=console,
         refresh_per_second=2,
     )
 
