@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escoba_env.cards import NUM_ACTIONS, NUM_CARDS, NUM_IDS, card_name
+from escoba_env.checks import one_of
 from escoba_env.engine import encode as kernels
 from escoba_env.engine.outlook import FACTS, NUM_FACTS
 from escoba_env.engine.record import EPISODES
@@ -73,10 +74,8 @@ class Encoding:
     """
 
     def __init__(self, name: str, rules: Rules, episode: str = "round") -> None:
-        if name not in VERSIONS:
-            raise ValueError(f"encoding {name!r} is unknown; allowed: {', '.join(VERSIONS)}")
-        if episode not in EPISODES:
-            raise ValueError(f"episode {episode!r} is unknown; allowed: {', '.join(EPISODES)}")
+        one_of("encoding", name, VERSIONS)
+        one_of("episode", episode, EPISODES)
         self.name = name
         self.version = VERSIONS[name]
         self.rules = rules

@@ -21,6 +21,7 @@ from escoba_env.batch import (
     reward_kind,
 )
 from escoba_env.cards import NUM_ACTIONS, card_set, cards_in, parse_cards
+from escoba_env.checks import whole, wholes
 from escoba_env.engine import batch as kernels
 from escoba_env.engine.play import RANDOM_DEALER
 from escoba_env.engine.record import (
@@ -163,12 +164,14 @@ class Game:
         record["stock"] = HIDDEN
         record["played_at"] = NOT_YET
         record["taken_at"] = NOT_YET
-        for name, cards in (("hands", hands), ("piles", piles or [()] * seats)):
+        for name, cards in (("hands", hands), ("piles", [()] * seats if piles is None else piles)):
+            if not isinstance(cards, list | tuple):
+                raise ValueError(f"{name}={cards!r}; allowed: a list of each seat's cards")
             if len(cards) != seats:
                 raise ValueError(f"{name} has {len(cards)} parts; allowed: one a seat, {seats}")
-            record[name][0, :seats] = [card_set(parse_cards(part)) for part in cards]
+            record[name][0, :seats] = [card_set(_parse(name, part)) for part in cards]
         record["hand_counts"][0, :seats] = [int(h).bit_count() for h in record["hands"][0, :seats]]
-        record["table"] = card_set(parse_cards(table))
+        record["table"] = card_set(_parse("table", table))
         for card in cards_in(record["table"][0]):
             record["played_at"][0, card] = FROM_START
         if stock is None:
@@ -176,7 +179,7 @@ class Game:
             placed |= int(record["table"][0])
             order = [c for c in game._stock() if not placed >> c & 1]
         else:
-            order = parse_cards(stock)
+            order = _parse("stock", stock)
         size = game.rules.pack_size
         if len(order) > size:
             raise ValueError(f"stock has {len(order)} cards; the pack has {size}")
@@ -190,9 +193,7 @@ class Game:
         if last_capturer is not None:
             record["last_capturer"] = game._check_seat("last_capturer", last_capturer)
         if escobas is not None:
-            if len(escobas) != seats or not all(type(n) is int and 0 <= n <= 40 for n in escobas):
-                raise ValueError(f"escobas={escobas!r}; allowed: {seats} whole numbers, 0 to 40")
-            record["escobas"][0, :seats] = escobas
+            record["escobas"][0, :seats] = wholes("escobas", escobas, (seats,), 0, 40)
         if scores is not None:
             points = game._check_scores(scores)
             record["scores"][0, : len(points)] = points
@@ -347,11 +348,7 @@ class Game:
         Raises:
             IllegalActionError: If the move is illegal; the game is then as it was.
         """
-        picks = self._completions().get(move)
-        if picks is None:
-            legal = ", ".join(str(m) for m in self.legal_moves()) or "none, the game is over"
-            raise IllegalActionError(f"move {move} is illegal; legal moves: {legal}")
-        for action in picks:
+        for action in self.picks_of(move):
             self.step(action)
 
     def picks_of(self, move: Move) -> list[int]:
@@ -360,10 +357,16 @@ class Game:
         Raises:
             IllegalActionError: If the move is illegal.
         """
-        picks = self._completions().get(move)
-        if picks is None:
-            raise IllegalActionError(f"move {move} is illegal here")
-        return list(picks)
+        completions = self._completions()
+        # Whatever is no move of numbers is none of these either.
+        for legal, picks in completions.items():
+            if legal == move:
+                return picks
+        named = ", ".join(str(legal) for legal in sorted(completions)) or "none, the game is over"
+        given: object = move
+        if isinstance(given, Move) and all(type(number) is int for number in vars(given).values()):
+            raise IllegalActionError(f"move {given} is illegal; legal moves: {named}")
+        raise IllegalActionError(f"move {given!r} is illegal; legal moves: {named}")
 
     def _is_legal(self, action: Any) -> bool:
         if type(action) is not int:
@@ -425,10 +428,13 @@ class Game:
         Raises:
             ValueError: If the bytes are not a possible game record under these rules.
         """
-        if len(state) != STATE.itemsize:
-            raise ValueError(f"a game's state is {STATE.itemsize} bytes; got {len(state)}")
-        record = np.frombuffer(bytes(state), STATE).copy()
+        given: object = state
+        if not isinstance(given, bytes | bytearray) or len(given) != STATE.itemsize:
+            raise ValueError(f"a game's state is {STATE.itemsize} bytes; got {given!r:.60}")
+        record = np.frombuffer(bytes(given), STATE).copy()
         check_position(self.rules, record[0])
+        if record["viewer"][0] != NOBODY:
+            raise ValueError("the state is the view of one seat, not a whole game")
         self._state = record
         self._rewards[:] = 0
         self._returns[:] = 0
@@ -439,17 +445,11 @@ class Game:
         return [int(c) for c in self._state["stock"][0, : self.rules.pack_size]]
 
     def _check_seat(self, name: str, seat: Any) -> int:
-        if isinstance(seat, bool) or not isinstance(seat, int | np.integer):
-            raise ValueError(f"{name}={seat!r}; allowed: seats 0 to {self.rules.players - 1}")
-        if not 0 <= seat < self.rules.players:
-            raise ValueError(f"{name}={seat!r}; allowed: seats 0 to {self.rules.players - 1}")
-        return int(seat)
+        last = self.rules.players - 1
+        return whole(name, seat, 0, last, f"seats 0 to {last}")
 
     def _check_deck(self, deck: Cards) -> list[int]:
-        try:
-            order = parse_cards(deck)
-        except TypeError:
-            raise ValueError(f"deck={deck!r}; allowed: the pack's cards in notation") from None
+        order = _parse("deck", deck)
         if card_set(order) != self.rules.pack:
             raise ValueError(
                 f"deck has {len(order)} cards that are not the pack's {self.rules.pack_size}; "
@@ -460,7 +460,7 @@ class Game:
     def _check_scores(self, scores: Sequence[float]) -> list[int]:
         sides = self.rules.num_sides
         try:
-            twelfths = [round(float(x) * TWELFTHS, 6) for x in scores]
+            twelfths = [round(_number(x) * TWELFTHS, 6) for x in scores]
             possible = all(0 <= x <= 2**30 and x == int(x) for x in twelfths)
         except (TypeError, ValueError, OverflowError):
             twelfths, possible = [], False
@@ -470,6 +470,19 @@ class Game:
                 f"of {sides} sides"
             )
         return [int(x) for x in twelfths]
+
+
+def _parse(name: str, cards: Any) -> list[int]:
+    try:
+        return parse_cards(cards)
+    except TypeError:
+        raise ValueError(f"{name}={cards!r}; allowed: cards in notation, 7o Re") from None
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise TypeError(f"{value!r} is not a number")
+    return float(value)
 
 
 def fresh_seed() -> int:

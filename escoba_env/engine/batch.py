@@ -66,6 +66,7 @@ def step_games(spec, states, games, actions, skip_forced, kind, rewards, over):
         s = states[games[i]]
         for seat in range(sp["players"]):
             rewards[i, seat] = 0.0
+        next_rounds = 0
         apply(sp, s, actions[i])
         while True:
             if s["phase"] != PLAYING:
@@ -74,7 +75,11 @@ def step_games(spec, states, games, actions, skip_forced, kind, rewards, over):
                 if s["phase"] == GAME_OVER:
                     break
                 next_round(sp, s)
+                next_rounds += 1
             if not (skip_forced and is_forced(s)):
+                break
+            if next_rounds and is_last_turn(sp, s):
+                # A step ends one round at the most: a match without a choice goes on for ever.
                 break
             apply(sp, s, only_action(s))
         over[i] = s["phase"] == GAME_OVER
