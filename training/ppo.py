@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.distributions import MaskableCategorical
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
-from stable_baselines3.common.logger import configure
+from stable_baselines3.common.logger import Logger, configure
 from torch import Tensor
 
 from escoba_env.batch import Batch
@@ -120,7 +120,7 @@ class SelfPlayPPO(MaskablePPO):
         self.action_space = spaces.Discrete(NUM_ACTIONS)
         self.n_envs = len(batch)
         self._setup_model()
-        self.set_logger(configure(str(log) if log else None, ["tensorboard", "csv"] if log else []))
+        self.set_logger(configure(str(log), ["tensorboard", "csv"]) if log else Logger(None, []))
 
     @property
     def network(self) -> PolicyNetwork:
