@@ -16,13 +16,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from reference.model import Card, ReferenceGame, full_pack, value
+from reference.model import Card, ReferenceGame, full_pack, score_round, value
 from reference.model import Move as ReferenceMove
 from reference.presets import PRESETS, rules_for
 
-from escoba_env import Batch, Game, Move
+from escoba_env import Batch, Game, Move, make_rules
 from escoba_env.cards import CARD_NAMES, LAY, SUITS, card_set, cards_in, parse_card
-from escoba_env.engine.record import _NOT_PLAYABLE, NOBODY, TWELFTHS
+from escoba_env.engine.record import _NOT_PLAYABLE, NOBODY, STATE, TWELFTHS, lower
+from escoba_env.engine.score import points_of
 
 Fields = dict[str, Any]
 
@@ -289,6 +290,30 @@ def test_matches_that_the_reference_ties_go_on_in_the_engine() -> None:
         for seed in range(40)
     ]
     assert max(rounds) > 1
+
+
+@examples(200)
+@given(playable_fields(), seeds)
+def test_any_division_of_the_pack_scores_as_in_the_reference(fields: Fields, seed: int) -> None:
+    """Also those that play seldom leads to: piles without a suit, ties, and cards of nobody."""
+    rng, rules = random.Random(seed), make_rules(fields)
+    seats = range(rules.players)
+    shares = [rng.choice([0, 1, 5]) for _ in seats]
+    places = rng.choices([*seats, NOBODY], [*shares, 1], k=rules.pack_size)
+    cards = list(cards_in(rules.pack))
+    piles = [
+        [card for card, place in zip(cards, places, strict=True) if place == seat] for seat in seats
+    ]
+    escobas = [rng.choice([0, 0, 1, 12]) for _ in seats]
+    record = np.zeros(1, STATE)
+    record["piles"][0, : len(seats)] = [card_set(pile) for pile in piles]
+    record["escobas"][0, : len(seats)] = escobas
+    spec = lower(rules)
+    report = score_round(
+        rules_for(**fields), [{CARD_NAMES[card] for card in pile} for pile in piles], escobas
+    )
+    found = [points_of(spec[0], record[0], side) for side in range(rules.num_sides)]
+    assert found == twelfths(report.total)
 
 
 # Every pick: the mask is the set of actions that some legal move goes on from

@@ -120,6 +120,10 @@ class SelfPlayPPO(MaskablePPO):
         self.action_space = spaces.Discrete(NUM_ACTIONS)
         self.n_envs = len(batch)
         self._setup_model()
+        if log and (log / "progress.csv").exists():
+            # An earlier sitting's: the CSV writer begins its file anew.
+            number = len(list(log.glob("*.csv")))
+            (log / "progress.csv").rename(log / f"progress-{number}.csv")
         self.set_logger(configure(str(log), ["tensorboard", "csv"]) if log else Logger(None, []))
 
     @property

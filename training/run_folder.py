@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from escoba_env.policies.learned import LearnedPolicy
 from training.config import Config, ConfigError, load_config
 from training.ppo import SelfPlayPPO
 from training.rollout import SelfPlay
+
+_DAMAGE = (RuntimeError, LookupError, ValueError, EOFError, OSError, TypeError, AttributeError)
+"""What reading a damaged resume point can end in."""
 
 
 class RunFolder:
@@ -42,6 +46,8 @@ class RunFolder:
         Raises:
             ConfigError: If the folder is not empty.
         """
+        if self.path.exists() and not self.path.is_dir():
+            raise ConfigError(f"run folder {self.path} is a file")
         if self.path.exists() and any(self.path.iterdir()):
             raise ConfigError(
                 f"run folder {self.path} is not empty: go on with --resume, or choose another "
@@ -88,20 +94,26 @@ class RunFolder:
             "past": past.network.state_dict() if past else None,
             "random": json.dumps(play.random.bit_generator.state),
             "torch_random": torch.get_rng_state(),
+            "strength": json.dumps(policy.card.strength),
         }
         buffer = io.BytesIO()
         torch.save(content, buffer)
         write_whole(self.resume, buffer.getvalue())
 
-    def restore(self, model: SelfPlayPPO, play: SelfPlay, past: LearnedPolicy | None) -> None:
+    def restore(
+        self, model: SelfPlayPPO, play: SelfPlay, past: LearnedPolicy | None
+    ) -> dict[str, Any]:
         """Puts learner and games where :meth:`save` left them.
+
+        Returns:
+            The strength that was measured last, as in the policy's card; empty if the run was
+            stopped before its first save, and begins again.
 
         Raises:
             ConfigError: If the resume point is missing or damaged.
         """
         if not self.resume.is_file():
-            # The run was stopped before its first save: it begins again.
-            return
+            return {}
         try:
             content = torch.load(self.resume, weights_only=True)
             model.policy.load_state_dict(content["policy"])
@@ -115,8 +127,10 @@ class RunFolder:
                 past.network.load_state_dict(content["past"])
             play.random.bit_generator.state = json.loads(content["random"])
             torch.set_rng_state(content["torch_random"])
-        except (RuntimeError, KeyError, ValueError, EOFError, OSError) as error:
+            strength: dict[str, Any] = json.loads(content["strength"])
+        except (*_DAMAGE, pickle.UnpicklingError) as error:
             raise ConfigError(f"{self.resume} cannot be resumed from: {error}") from error
+        return strength
 
     def add_evaluation(self, result: dict[str, Any]) -> None:
         """Adds one evaluation to the run's list."""

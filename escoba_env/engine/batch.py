@@ -6,10 +6,10 @@ Nothing here allocates a result: every output is an array of the caller's.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from escoba_env.engine.bits import popcount
 from escoba_env.engine.encode import encode, write_mask
+from escoba_env.engine.jit import kernel
 from escoba_env.engine.outlook import SCRATCH, greedy_action
 from escoba_env.engine.play import (
     apply,
@@ -28,20 +28,20 @@ from escoba_env.engine.score import reward_of
 ALL_LEGAL = (1 << 43) - 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def start_games(spec, states, games, seed, game_indices, dealers):
     """Starts new games in the slots ``games``; ``dealers`` holds seats or ``RANDOM_DEALER``."""
     for i in range(len(games)):
         new_game(spec[0], states[games[i]], seed, game_indices[i], dealers[i])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def deal_from_stock(spec, states, game):
     """Deals the round of one game from its stock, dealer and scores as they are."""
     deal_round(spec[0], states[game])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first_illegal(states, games, actions):
     """Position of the first action that is not legal in its game, or -1."""
     for i in range(len(games)):
@@ -51,7 +51,7 @@ def first_illegal(states, games, actions):
     return -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def step_games(spec, states, games, actions, skip_forced, kind, rewards, over):
     """Applies one legal action in each of ``games``.
 
@@ -85,7 +85,7 @@ def step_games(spec, states, games, actions, skip_forced, kind, rewards, over):
         over[i] = s["phase"] == GAME_OVER
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def only_action(s):
     """The lowest legal action."""
     legal = s["legal"]
@@ -95,7 +95,7 @@ def only_action(s):
     return action
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def settle_games(spec, states, games):
     """Plays the forced decisions at the start of games.
 
@@ -108,7 +108,7 @@ def settle_games(spec, states, games):
             apply(spec[0], s, only_action(s))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def step_game(spec, states, action, kind, rewards):
     """Applies one legal action in a single game, up to the end of its round.
 
@@ -125,13 +125,13 @@ def step_game(spec, states, action, kind, rewards):
     return phase
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def apply_pick(spec, states, action):
     """Applies one legal action in a single game and stops where its round ends."""
     apply(spec[0], states[0], action)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def set_legal(spec, states):
     """Fills in the legal actions of a single game from everything else in its record."""
     s = states[0]
@@ -141,14 +141,14 @@ def set_legal(spec, states):
         s["legal"] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def go_on(spec, states):
     """Deals the next round of a single game whose round is over."""
     if states[0]["phase"] == ROUND_OVER:
         next_round(spec[0], states[0])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def observe_games(spec, states, games, seats, offsets, scales, width, out, masks):
     """Writes observation and mask of one seat of each of ``games``.
 
@@ -190,7 +190,7 @@ def observe_games(spec, states, games, seats, offsets, scales, width, out, masks
             write_mask(masks, i, legal)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def observe_game(
     spec, states, seat, offsets, scales, width, out, mask, best, chosen, values, counts
 ):
@@ -203,7 +203,7 @@ def observe_game(
     write_mask(mask, 0, s["legal"] if s["turn"] == seat else 0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def view_games(spec, states, games, seats, records, keys):
     """Copies games into ``records`` as views of ``seats``, with a decision key for each."""
     for i in range(len(games)):
@@ -215,7 +215,7 @@ def view_games(spec, states, games, seats, records, keys):
         hide(spec[0], records[i], seats[i])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def random_actions(records, keys, actions):
     """Chooses uniformly among legal actions, by each decision's key."""
     for i in range(len(records)):
@@ -230,7 +230,7 @@ def random_actions(records, keys, actions):
         actions[i] = action
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def greedy_actions(spec, records, actions):
     """Chooses by ``greedy_action`` for each view."""
     best = np.empty(SCRATCH, np.float64)
@@ -239,7 +239,7 @@ def greedy_actions(spec, records, actions):
         actions[i] = greedy_action(spec[0], records[i], best, chosen)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sample_actions(probabilities, records, keys, actions):
     """Draws an action for each view from its row of probabilities, by each decision's key."""
     for i in range(len(records)):

@@ -9,10 +9,9 @@ Seats are relative to the seat that observes: itself, then to its right.
 
 from __future__ import annotations
 
-from numba import njit
-
 from escoba_env.cards import NUM_ACTIONS
 from escoba_env.engine.bits import OROS, SEVENS, popcount, single
+from escoba_env.engine.jit import kernel
 from escoba_env.engine.outlook import NUM_FACTS, write_facts
 from escoba_env.engine.play import unseen_by
 from escoba_env.engine.record import GAME_OVER, NOBODY, TWELFTHS
@@ -40,14 +39,14 @@ from escoba_env.engine.record import GAME_OVER, NOBODY, TWELFTHS
 NUM_SECTIONS = 18
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_cards(out, row, start, cards, width):
     """Writes a card set as ``width`` zeros and ones."""
     for i in range(width):
         out[row, start + i] = (cards >> i) & 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_seat(out, row, start, players, seat, marked):
     """Writes a one-hot over relative seats; all zeros for NOBODY."""
     for i in range(players):
@@ -56,7 +55,7 @@ def write_seat(out, row, start, players, seat, marked):
         out[row, start + (marked - seat + players) % players] = 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def encode(spec, s, seat, offsets, scales, width, out, row, best, chosen, values, counts):
     """Writes one observation.
 
@@ -125,14 +124,14 @@ def encode(spec, s, seat, offsets, scales, width, out, row, best, chosen, values
                 out[row, i] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_mask(out, row, legal):
     """Writes a set of legal actions as zeros and ones."""
     for i in range(out.shape[1]):
         out[row, i] = (legal >> i) & 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def encode_states(spec, states, width, out):
     """Writes everything that is true of whole games, seats in their own order.
 

@@ -6,10 +6,9 @@ not seen, so it is the same for a game and for the mover's view of it.
 
 from __future__ import annotations
 
-from numba import njit
-
 from escoba_env.cards import LAY, NUM_ACTIONS, SEVEN_OF_OROS
 from escoba_env.engine.bits import OROS, RANK_MASKS, SEVENS, VALUES, lowest, popcount, single, total
+from escoba_env.engine.jit import kernel
 from escoba_env.engine.play import unseen_by
 from escoba_env.engine.record import NOBODY
 
@@ -39,7 +38,7 @@ SCRATCH = 64
 """Length of the work arrays that these kernels take: totals up to the largest target sum."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best_subsets(spec, cards, limit, best, chosen):
     """For every total up to ``limit``, the subset of ``cards`` of highest worth that makes it.
 
@@ -63,7 +62,7 @@ def best_subsets(spec, cards, limit, best, chosen):
         cards &= cards - 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best_capture(spec, s, action, best, chosen):
     """The table cards that a legal pick takes with its best completion; 0 if it lays the card."""
     if action == LAY:
@@ -84,7 +83,7 @@ def best_capture(spec, s, action, best, chosen):
     return picked | chosen[need]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def worth_of(spec, cards):
     """Summed worth of a card set."""
     result = 0.0
@@ -94,7 +93,7 @@ def worth_of(spec, cards):
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def capture_worth(spec, table, card, taken):
     """Worth of capturing ``taken`` from a table with a card, the escoba included; 0 for laying."""
     if taken == 0:
@@ -105,7 +104,7 @@ def capture_worth(spec, table, card, taken):
     return worth
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def none_of(marked, cards, drawn):
     """Probability that ``drawn`` of ``cards`` cards, without replacement, hit no marked one."""
     probability = 1.0
@@ -116,7 +115,7 @@ def none_of(marked, cards, drawn):
     return probability
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def next_hand(spec, s):
     """What the seat to move knows of the next seat's next hand.
 
@@ -136,7 +135,7 @@ def next_hand(spec, s):
     return unseen, held
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expected_reply(spec, table, unseen, held, best, chosen, values, counts):
     """Expected worth of the best single reply to a table by a hand drawn from ``unseen``.
 
@@ -187,7 +186,7 @@ def expected_reply(spec, table, unseen, held, best, chosen, values, counts):
     return expected
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_facts(spec, s, out, row, start, best, chosen, values, counts):
     """Writes the action features of the seat to move: ``NUM_FACTS`` floats for each action.
 
@@ -235,7 +234,7 @@ def write_facts(spec, s, out, row, start, best, chosen, values, counts):
         out[row, o + 15] = spec["worth"][card]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def greedy_action(spec, s, best, chosen):
     """The pick whose best completion has the highest worth now; else the card of least worth.
 
@@ -251,8 +250,10 @@ def greedy_action(spec, s, best, chosen):
         taken = best_capture(spec, s, action, best, chosen)
         worth = capture_worth(spec, s["table"], card, taken)
         if taken == 0:
-            worth = -spec["worth"][card]
-        if result < 0 or worth > highest:
+            # Below every capture, even of cards that are worth nothing.
+            worth = -1.0 - spec["worth"][card]
+        # Sums of the same cards in another order differ by rounding: they are a tie.
+        if result < 0 or worth > highest + 1e-9:
             result = action
             highest = worth
     return result

@@ -7,10 +7,9 @@ completes itself as soon as a single completion is left.
 
 from __future__ import annotations
 
-from numba import njit
-
 from escoba_env.cards import LAY
 from escoba_env.engine.bits import VALUES, lowest, popcount, single, total
+from escoba_env.engine.jit import kernel
 from escoba_env.engine.record import (
     AT_END,
     CAPTURE_HAND,
@@ -32,7 +31,7 @@ RANDOM_DEALER = -1
 # -- captures -------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def reachable(cards, limit):
     """Totals up to ``limit`` that subsets of ``cards`` make, as a bit set (bit 0: none taken)."""
     sums = 1
@@ -42,7 +41,7 @@ def reachable(cards, limit):
     return sums & ((1 << (limit + 1)) - 1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def completions(cards, need):
     """Union of all subsets of ``cards`` that total ``need``; 0 if there is none.
 
@@ -62,7 +61,7 @@ def completions(cards, need):
     return union
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def capturing_cards(spec, hand, table):
     """Cards of a hand that can capture from a table."""
     sums = reachable(table, spec["target_sum"])
@@ -76,7 +75,7 @@ def capturing_cards(spec, hand, table):
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def playable_cards(spec, hand, table):
     """Cards of a hand that may be chosen at the start of a turn."""
     if spec["capture"] == CAPTURE_HAND:
@@ -86,7 +85,7 @@ def playable_cards(spec, hand, table):
     return hand
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def legal_picks(spec, s):
     """Legal actions of a game in play, from its hands, table and the picks so far."""
     if s["played"] == NOBODY:
@@ -102,7 +101,7 @@ def legal_picks(spec, s):
 # -- deals ----------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def deal_hands(spec, s):
     """Deals ``hand_size`` cards to every seat, as one block each, beginning with the eldest."""
     players = spec["players"]
@@ -116,7 +115,7 @@ def deal_hands(spec, s):
         s["hand_counts"][seat] = spec["hand_size"]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def deal_round(spec, s):
     """Starts a round from the stock as it lies: hands, then the table, the eldest to move."""
     s["set_aside"] = 0
@@ -147,7 +146,7 @@ def deal_round(spec, s):
     s["legal"] = playable_cards(spec, s["hands"][s["turn"]], table)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def shuffle_stock(spec, s):
     """Puts the pack into the stock in the random order of this game's round."""
     for i in range(len(s["stock"])):
@@ -155,7 +154,7 @@ def shuffle_stock(spec, s):
     shuffle(s["stock"], spec["pack_size"], s["seed"], s["game_index"], s["round_index"], 0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def new_game(spec, s, seed, game_index, dealer):
     """Starts a game: scores at nil, the first dealer drawn unless given, the first round dealt."""
     s["seed"] = seed
@@ -172,7 +171,7 @@ def new_game(spec, s, seed, game_index, dealer):
     deal_round(spec, s)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def next_round(spec, s):
     """Starts the next round of a match: the deal passes one seat to the right."""
     s["round_index"] += 1
@@ -184,7 +183,7 @@ def next_round(spec, s):
 # -- turns ----------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def capture(s, taken):
     """Ends a turn with a capture of the card sets played and ``taken``."""
     seat = s["turn"]
@@ -199,13 +198,13 @@ def capture(s, taken):
         cards &= cards - 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lay(s):
     """Ends a turn by laying the chosen card on the table."""
     s["table"] |= single(s["played"])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def end_turn(spec, s):
     """Passes the turn on: the next seat, new hands if all are empty, or the end of the round."""
     s["played"] = NOBODY
@@ -222,7 +221,7 @@ def end_turn(spec, s):
     s["legal"] = playable_cards(spec, s["hands"][turn], s["table"])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def end_round(spec, s):
     """Gives the leftovers to the last capturer, scores the round, and sees whether that is all."""
     s["legal"] = 0
@@ -242,7 +241,7 @@ def end_round(spec, s):
     s["phase"] = GAME_OVER if over else ROUND_OVER
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def apply(spec, s, action):
     """Applies a legal pick. The caller has made sure that the action's bit is set in ``legal``."""
     target = spec["target_sum"]
@@ -281,13 +280,13 @@ def apply(spec, s, action):
             s["legal"] = union
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def is_forced(s):
     """Whether the seat to move has a single legal action."""
     return popcount(s["legal"]) == 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def is_last_turn(spec, s):
     """Whether the round ends with the turn that is being played."""
     left = 0 if s["played"] == NOBODY else 1
@@ -299,7 +298,7 @@ def is_last_turn(spec, s):
 # -- views ----------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def unseen_by(spec, s, seat):
     """Cards whose place a seat does not know: other hands and the stock."""
     seen = s["table"] | s["set_aside"] | s["hands"][seat]
@@ -312,7 +311,7 @@ def unseen_by(spec, s, seat):
     return spec["pack"] & ~seen
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hide(spec, s, seat):
     """Turns a copy of a game record into the view of a seat: erases what the seat cannot know."""
     # The whole order, not just what is left: the dealt part tells who was dealt which card.

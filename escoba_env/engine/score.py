@@ -5,17 +5,16 @@ Points are in twelfths, see ``record``.
 
 from __future__ import annotations
 
-from numba import njit
-
 from escoba_env.cards import SEVEN_OF_OROS
 from escoba_env.engine.bits import OROS, SEVENS, SUIT_MASKS, lowest, popcount
+from escoba_env.engine.jit import kernel
 from escoba_env.engine.record import NOBODY, SETENTA_SCALE, TIES_ALL, TIES_SPLIT, TWELFTHS
 
 CARDS, ORO_CARDS, SEVEN_CARDS, SETENTA = range(4)
 """Majority categories, as ``count_of`` numbers them."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pile_of(spec, s, side):
     """Card set captured by a side: a partnership's two piles are one."""
     pile = 0
@@ -24,7 +23,7 @@ def pile_of(spec, s, side):
     return pile
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def escobas_of(spec, s, side):
     """Escobas scored by a side this round."""
     number = 0
@@ -33,7 +32,7 @@ def escobas_of(spec, s, side):
     return number
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def setenta_of(spec, pile):
     """Setenta total of a pile; 0 if it misses a suit of the pack and cannot compete."""
     result = 0
@@ -50,7 +49,7 @@ def setenta_of(spec, pile):
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_of(spec, pile, category):
     """What a pile has in a majority category."""
     if category == CARDS:
@@ -62,7 +61,7 @@ def count_of(spec, pile, category):
     return setenta_of(spec, pile)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def majority_points(spec, s, side, category):
     """Points of a side in a majority category, in twelfths.
 
@@ -98,7 +97,7 @@ def majority_points(spec, s, side, category):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def seven_of_oros_points(spec, s, side):
     """Points of a side for the seven of oros, in twelfths."""
     if (pile_of(spec, s, side) >> SEVEN_OF_OROS) & 1:
@@ -106,13 +105,13 @@ def seven_of_oros_points(spec, s, side):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def escoba_points(spec, s, side):
     """Points of a side for its escobas, in twelfths."""
     return TWELFTHS * spec["escoba"] * escobas_of(spec, s, side)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def points_of(spec, s, side):
     """All points of a side for the piles and escobas as they are, in twelfths."""
     points = seven_of_oros_points(spec, s, side) + escoba_points(spec, s, side)
@@ -124,7 +123,7 @@ def points_of(spec, s, side):
     return points
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_round(spec, s):
     """Scores a finished round and adds it to the match scores."""
     for side in range(spec["sides"]):
@@ -133,7 +132,7 @@ def add_round(spec, s):
         s["scores"][side] += points
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def leader_of(spec, scores):
     """The single highest side, or NOBODY if the highest score is shared."""
     best = 0
@@ -146,7 +145,7 @@ def leader_of(spec, scores):
     return best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def winner_of(spec, scores, target):
     """The side that has won a match to ``target`` points at the end of a round, or NOBODY."""
     leader = leader_of(spec, scores)
@@ -160,7 +159,7 @@ MARGIN, POINTS, WIN = range(3)
 REWARDS = ("margin", "points", "win")
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def reward_of(spec, s, kind, seat, over):
     """Reward of a seat for the round that has just ended (``over``: and with it the game).
 
