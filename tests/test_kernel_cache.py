@@ -1,4 +1,4 @@
-"""Compiled kernels are kept between runs, and thrown away when any file they are made of changes."""
+"""Compiled kernels are kept between runs until any file that they are made of changes."""
 
 from __future__ import annotations
 
