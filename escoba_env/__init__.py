@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from escoba_env.envs.registration import register
+
 if TYPE_CHECKING:
     from escoba_env.batch import Batch, IllegalActionError, Views
     from escoba_env.encoding import Encoding
@@ -54,6 +56,9 @@ __all__ = [
     "make_rules",
     "parse_move",
 ]
+
+
+register()
 
 
 def __getattr__(name: str) -> Any:

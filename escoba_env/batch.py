@@ -5,13 +5,13 @@ A thin, checked surface over the kernels: an array of game records and no rule o
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from escoba_env.cards import NUM_ACTIONS, cards_in
+from escoba_env.checks import buffer, one_of, whole, wholes
 from escoba_env.encoding import Encoding
 from escoba_env.engine import batch as kernels
 from escoba_env.engine.play import RANDOM_DEALER
@@ -25,6 +25,7 @@ Records = NDArray[np.void]
 
 MAX_SEED = 2**63 - 1
 REWARD_TIMINGS = ("round_end", "as_earned")
+MAX_GAMES = 2**31
 
 _NO_ROWS = np.zeros((0, 0), np.float32)
 _NO_MASKS = np.zeros((0, NUM_ACTIONS), np.int8)
@@ -40,13 +41,7 @@ def check_seed(seed: Any) -> int:
     Raises:
         ValueError: If it is not a whole number from 0 to ``MAX_SEED``.
     """
-    try:
-        number = operator.index(seed)
-    except TypeError:
-        number = -1
-    if not 0 <= number <= MAX_SEED or isinstance(seed, bool | np.bool_):
-        raise ValueError(f"seed {seed!r} is not possible; allowed: a whole number, 0 to {MAX_SEED}")
-    return number
+    return whole("seed", seed, 0, MAX_SEED)
 
 
 def reward_kind(reward: str) -> int:
@@ -55,9 +50,7 @@ def reward_kind(reward: str) -> int:
     Raises:
         ValueError: If it is unknown.
     """
-    if reward not in REWARDS:
-        raise ValueError(f"reward {reward!r} is unknown; allowed: {', '.join(REWARDS)}")
-    return REWARDS.index(reward)
+    return REWARDS.index(one_of("reward", reward, REWARDS))
 
 
 def pays_as_earned(reward_timing: str, reward: str) -> bool:
@@ -66,10 +59,7 @@ def pays_as_earned(reward_timing: str, reward: str) -> bool:
     Raises:
         ValueError: If the timing is unknown, or does not go with the kind of reward.
     """
-    if reward_timing not in REWARD_TIMINGS:
-        raise ValueError(
-            f"reward_timing {reward_timing!r} is unknown; allowed: {', '.join(REWARD_TIMINGS)}"
-        )
+    one_of("reward_timing", reward_timing, REWARD_TIMINGS)
     if reward_timing == "as_earned" and reward == "win":
         raise ValueError(
             "reward_timing='as_earned' is not possible with reward='win', which comes at the end; "
@@ -86,10 +76,8 @@ def explain_illegal(record: Any, action: Any) -> str:
     seat = int(record["turn"])
     who = f"seat {seat} may choose: {legal}"
     try:
-        number = operator.index(action)
-    except TypeError:
-        number = -1
-    if not 0 <= number < NUM_ACTIONS:
+        number = whole("action", action, 0, NUM_ACTIONS - 1)
+    except ValueError:
         return f"action {action!r} is not an action; allowed: 0 to {NUM_ACTIONS - 1}; {who}"
     name = f"action {number} ({action_name(number)})"
     bit = 1 << number
@@ -102,6 +90,8 @@ def explain_illegal(record: Any, action: Any) -> str:
             why = "a turn begins with a card from the hand, and this one lies on the table"
         else:
             why = "the card is not in the hand of the seat to move"
+    elif number == NUM_ACTIONS - 1 and record["picked"]:
+        why = "the chosen card can capture, and table cards have been picked for it"
     elif number == NUM_ACTIONS - 1:
         why = "the chosen card can capture, so it may not be laid"
     elif int(record["picked"]) & bit:
@@ -227,8 +217,7 @@ class Batch:
         seed: int = 0,
         **fields: Any,
     ) -> None:
-        if num_games < 1:
-            raise ValueError(f"num_games={num_games!r} is not possible; allowed: 1 or more")
+        num_games = whole("num_games", num_games, 1, MAX_GAMES)
         self.rules = make_rules(rules, **fields)
         self.episode = episode
         self.reward = reward
@@ -267,10 +256,17 @@ class Batch:
                 index twice is the same deal twice. Default: 0, 1, 2 ...
             dealers: First dealer of each game; default: drawn from its stream.
         """
-        self._seed = check_seed(seed)
-        if game_indices is None:
-            game_indices = self._all
-        self._start(self._all, game_indices, dealers)
+        shape = self._all.shape
+        seed = check_seed(seed)
+        indices = self._all
+        if game_indices is not None:
+            indices = wholes("game_indices", game_indices, shape, 0, MAX_SEED)
+        first = np.full(shape, RANDOM_DEALER)
+        if dealers is not None:
+            first = wholes("dealers", dealers, shape, 0, self.rules.players - 1)
+        # Everything has been checked before anything changes.
+        self._seed = seed
+        self._start(self._all, indices, first)
 
     def restart(self, games: ArrayLike | None = None) -> None:
         """Puts the next games of the seed into slots; default: into those whose game is over.
@@ -278,21 +274,13 @@ class Batch:
         The game of a slot is followed by the one ``num_games`` further on.
         """
         slots = np.flatnonzero(self.over) if games is None else self._slots(games)
-        self._start(slots, self.states["game_index"][slots] + len(self), None)
+        indices = self.states["game_index"][slots] + len(self)
+        self._start(slots, indices, np.full(slots.shape, RANDOM_DEALER))
 
     def _start(
-        self, slots: NDArray[np.int64], indices: ArrayLike, dealers: ArrayLike | None
+        self, slots: NDArray[np.int64], indices: NDArray[np.int64], dealers: NDArray[np.int64]
     ) -> None:
-        indices = np.asarray(indices, np.int64)
-        chosen = np.full(len(slots), RANDOM_DEALER) if dealers is None else np.asarray(dealers)
-        for name, array in (("game_indices", indices), ("dealers", chosen)):
-            if array.shape != slots.shape:
-                raise ValueError(f"{name} has shape {array.shape}; allowed: {slots.shape}")
-        if dealers is not None and not ((chosen >= 0) & (chosen < self.rules.players)).all():
-            raise ValueError(f"dealers {chosen!r}; allowed: seats 0 to {self.rules.players - 1}")
-        kernels.start_games(
-            self.spec, self.states, slots, self._seed, indices, chosen.astype(np.int64)
-        )
+        kernels.start_games(self.spec, self.states, slots, self._seed, indices, dealers)
         if self.skip_forced:
             kernels.settle_games(self.spec, self.states, slots)
 
@@ -335,29 +323,21 @@ class Batch:
                 contiguous too.
         """
         slots = self._all if games is None else self._slots(games)
-        observers = self.states["turn"][slots] if seats is None else np.asarray(seats)
-        if observers.shape != slots.shape:
-            raise ValueError(f"seats has shape {observers.shape}; allowed: {slots.shape}")
+        observers = self._seats(slots, seats)
         encoding = self.encoding
+        shape = (len(slots), *encoding.shape)
         if out is None:
-            out = np.empty((len(slots), *encoding.shape), encoding.dtype)
+            out = np.empty(shape, encoding.dtype)
         if masks is None:
             masks = np.empty((len(slots), NUM_ACTIONS), np.int8)
-        for name, array, shape, dtype in (
-            ("out", out, (len(slots), *encoding.shape), encoding.dtype),
-            ("masks", masks, (len(slots), NUM_ACTIONS), np.int8),
-        ):
-            if array.shape != shape or array.dtype != dtype:
-                raise ValueError(
-                    f"{name} is {array.dtype} {array.shape}; allowed: {np.dtype(dtype)} {shape}"
-                )
+        buffer("out", out, shape, encoding.dtype)
+        buffer("masks", masks, (len(slots), NUM_ACTIONS), np.int8)
+        rows = out
         if out.ndim > 2:
             if not out.flags.c_contiguous:
                 raise ValueError("out is not contiguous; allowed: an array in one piece, C order")
             rows = out.reshape(len(slots), encoding.size)
-        else:
-            rows = out
-        self._observe(slots, observers.astype(np.int64), rows, masks)
+        self._observe(slots, observers, rows, masks)
         return out, masks
 
     def legal_masks(self, games: ArrayLike | None = None) -> NDArray[np.int8]:
@@ -379,10 +359,10 @@ class Batch:
     def views(self, games: ArrayLike | None = None, seats: ArrayLike | None = None) -> Views:
         """Returns the views of one seat (default: the seat to move) of each of some games."""
         slots = self._all if games is None else self._slots(games)
-        viewers = self.states["turn"][slots] if seats is None else np.asarray(seats)
+        viewers = self._seats(slots, seats)
         records = np.empty(len(slots), STATE)
         keys = np.empty(len(slots), np.int64)
-        kernels.view_games(self.spec, self.states, slots, viewers.astype(np.int64), records, keys)
+        kernels.view_games(self.spec, self.states, slots, viewers, records, keys)
         return Views(self.rules, self.episode, self.spec, records, keys)
 
     # -- playing ----------------------------------------------------------------------------
@@ -410,16 +390,12 @@ class Batch:
             slots = self._slots(games)
             if len(np.unique(slots)) != len(slots):
                 raise ValueError(f"games {games!r}; allowed: no slot twice")
-        chosen = np.asarray(actions)
-        if chosen.shape != slots.shape or chosen.dtype.kind not in "iu":
-            raise ValueError(
-                f"actions are {chosen.dtype} {chosen.shape}; allowed: integers {slots.shape}"
-            )
-        chosen = chosen.astype(np.int64, copy=False)
+        # Whatever is a whole number is an action that can be explained, however large.
+        chosen = wholes("actions", actions, slots.shape, -(2**63), 2**64)
         bad = kernels.first_illegal(self.states, slots, chosen)
         if bad >= 0:
             game = int(slots[bad])
-            reason = explain_illegal(self.states[game], int(chosen[bad]))
+            reason = explain_illegal(self.states[game], int(np.asarray(actions)[bad]))
             raise IllegalActionError(f"game {game}: {reason}")
         rewards = np.empty((len(slots), self.rules.players), np.float32)
         over = np.empty(len(slots), np.bool_)
@@ -444,11 +420,12 @@ class Batch:
         return other
 
     def _slots(self, games: ArrayLike) -> NDArray[np.int64]:
-        slots = np.asarray(games)
-        if slots.dtype == np.bool_:
-            slots = np.flatnonzero(slots)
-        if slots.ndim != 1 or (slots.size and slots.dtype.kind not in "iu"):
-            raise ValueError(f"games {games!r}; allowed: a one-dimensional array of slots")
-        if slots.size and not (slots.min() >= 0 and slots.max() < len(self)):
-            raise ValueError(f"games {games!r}; allowed: slots 0 to {len(self) - 1}")
-        return slots.astype(np.int64, copy=False)
+        mask = isinstance(games, np.ndarray) and games.dtype == np.bool_
+        if mask and np.shape(games) == self._all.shape:
+            return np.flatnonzero(games)
+        return wholes("games", games, None, 0, len(self) - 1)
+
+    def _seats(self, slots: NDArray[np.int64], seats: ArrayLike | None) -> NDArray[np.int64]:
+        if seats is None:
+            return self.states["turn"][slots].astype(np.int64)
+        return wholes("seats", seats, slots.shape, 0, self.rules.players - 1)

@@ -97,7 +97,7 @@ def card_set(cards: Iterable[int]) -> int:
 def cards_in(bits: int) -> Iterator[int]:
     """Yields the card ids of a card set in ascending order."""
     bits = int(bits)
-    while bits:
+    while bits > 0:
         low = bits & -bits
         yield low.bit_length() - 1
         bits ^= low

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escoba_env.cards import NUM_ACTIONS, NUM_CARDS, NUM_IDS, card_name, card_set, names_of
+from escoba_env.checks import one_of
 from escoba_env.engine import encode as kernels
 from escoba_env.engine.outlook import FACTS, NUM_FACTS
 from escoba_env.engine.record import EPISODES
@@ -184,14 +185,10 @@ class Encoding:
         memory: str = "perfect",
         dtype: str = "float32",
     ) -> None:
-        for argument, value, allowed in (
-            ("encoding", name, tuple(VERSIONS)),
-            ("episode", episode, EPISODES),
-            ("memory", memory, MEMORIES),
-            ("dtype", dtype, DTYPES),
-        ):
-            if value not in allowed:
-                raise ValueError(f"{argument} {value!r} is unknown; allowed: {', '.join(allowed)}")
+        one_of("encoding", name, VERSIONS)
+        one_of("episode", episode, EPISODES)
+        one_of("memory", memory, MEMORIES)
+        one_of("dtype", dtype, DTYPES)
         if name == "history" and memory == "visible":
             raise ValueError(
                 "encoding 'history' is not possible with memory='visible': the turns that it "

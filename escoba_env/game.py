@@ -22,6 +22,7 @@ from escoba_env.batch import (
     reward_kind,
 )
 from escoba_env.cards import NUM_ACTIONS, card_set, cards_in, parse_cards
+from escoba_env.checks import whole, wholes
 from escoba_env.engine import batch as kernels
 from escoba_env.engine.play import RANDOM_DEALER
 from escoba_env.engine.record import (
@@ -44,6 +45,7 @@ from escoba_env.position import (
     parse_piles,
     parse_position,
     set_piles,
+    table_piles,
 )
 from escoba_env.report import RoundReport, round_report
 from escoba_env.rules import Rules, make_rules
@@ -179,10 +181,12 @@ class Game:
         record["stock"] = HIDDEN
         record["played_at"] = NOT_YET
         record["taken_at"] = NOT_YET
-        for name, cards in (("hands", hands), ("piles", piles or [()] * seats)):
+        for name, cards in (("hands", hands), ("piles", [()] * seats if piles is None else piles)):
+            if not isinstance(cards, list | tuple):
+                raise ValueError(f"{name}={cards!r}; allowed: a list of each seat's cards")
             if len(cards) != seats:
                 raise ValueError(f"{name} has {len(cards)} parts; allowed: one a seat, {seats}")
-            record[name][0, :seats] = [card_set(parse_cards(part)) for part in cards]
+            record[name][0, :seats] = [card_set(_parse(name, part)) for part in cards]
         record["hand_counts"][0, :seats] = [int(h).bit_count() for h in record["hands"][0, :seats]]
         groups = parse_piles(table)
         record["table"] = card_set(card for group in groups for card in cards_in(group))
@@ -194,7 +198,7 @@ class Game:
             placed |= int(record["table"][0])
             order = [c for c in game._stock() if not placed >> c & 1]
         else:
-            order = parse_cards(stock)
+            order = _parse("stock", stock)
         size = game.rules.pack_size
         if len(order) > size:
             raise ValueError(f"stock has {len(order)} cards; the pack has {size}")
@@ -208,17 +212,15 @@ class Game:
         if last_capturer is not None:
             record["last_capturer"] = game._check_seat("last_capturer", last_capturer)
         if escobas is not None:
-            if len(escobas) != seats or not all(type(n) is int and 0 <= n <= 40 for n in escobas):
-                raise ValueError(f"escobas={escobas!r}; allowed: {seats} whole numbers, 0 to 40")
-            record["escobas"][0, :seats] = escobas
+            record["escobas"][0, :seats] = wholes("escobas", escobas, (seats,), 0, 40)
         if scores is not None:
             points = game._check_scores(scores)
             record["scores"][0, : len(points)] = points
         record["played"] = NOBODY
         record["viewer"] = NOBODY
         record["seed"] = seed
-        check_position(game.rules, record[0])
         kernels.set_legal(game.spec, record)
+        check_position(game.rules, record[0])
         game._state = record
         return game
 
@@ -243,6 +245,11 @@ class Game:
         """The game record, dtype ``STATE``; read it, never write it."""
         record: np.void = self._state[0]
         return record
+
+    @property
+    def states(self) -> Records:
+        """The game record as an array (1,), as kernels take it; read it, never write it."""
+        return self._state
 
     @property
     def seed(self) -> int:
@@ -284,12 +291,14 @@ class Game:
     @property
     def rewards(self) -> list[float]:
         """What each seat earned with the last step."""
-        return [float(x) for x in self._rewards[0]]
+        rewards: list[float] = self._rewards[0].tolist()
+        return rewards
 
     @property
     def returns(self) -> list[float]:
         """What each seat has earned since the start of the game."""
-        return [float(x) for x in self._returns]
+        returns: list[float] = self._returns.tolist()
+        return returns
 
     def hand(self, seat: int) -> list[int]:
         """Cards in a seat's hand."""
@@ -307,11 +316,7 @@ class Game:
     @property
     def table_piles(self) -> list[list[int]]:
         """The table pile by pile; without building every pile is one card."""
-        if not self.rules.building:
-            return [[card] for card in self.table]
-        pile_of = self._state["pile_of"][0]
-        heads = cards_in(self._state["heads"][0])
-        return [[card for card in self.table if pile_of[card] == head] for head in heads]
+        return [list(cards_in(pile)) for pile in table_piles(self._state[0])]
 
     def legal_actions(self) -> list[int]:
         """Legal actions of the seat to move, ascending; empty when the game is over."""
@@ -383,11 +388,7 @@ class Game:
         Raises:
             IllegalActionError: If the move is illegal; the game is then as it was.
         """
-        picks = self._completions().get(move)
-        if picks is None:
-            legal = ", ".join(str(m) for m in self.legal_moves()) or "none, the game is over"
-            raise IllegalActionError(f"move {move} is illegal; legal moves: {legal}")
-        for action in picks:
+        for action in self.picks_of(move):
             self.step(action)
 
     def picks_of(self, move: Move) -> list[int]:
@@ -396,16 +397,23 @@ class Game:
         Raises:
             IllegalActionError: If the move is illegal.
         """
-        picks = self._completions().get(move)
-        if picks is None:
-            raise IllegalActionError(f"move {move} is illegal here")
-        return list(picks)
+        completions = self._completions()
+        # Whatever is no move of numbers is none of these either.
+        for legal, picks in completions.items():
+            if legal == move:
+                return picks
+        named = ", ".join(str(legal) for legal in sorted(completions)) or "none, the game is over"
+        given: object = move
+        if isinstance(given, Move) and all(type(number) is int for number in vars(given).values()):
+            raise IllegalActionError(f"move {given} is illegal; legal moves: {named}")
+        raise IllegalActionError(f"move {given!r} is illegal; legal moves: {named}")
 
     def _is_legal(self, action: Any) -> bool:
-        if isinstance(action, bool) or not isinstance(action, int | np.integer):
-            return False
-        number = int(action)
-        return 0 <= number < NUM_ACTIONS and bool(int(self._state["legal"][0]) >> number & 1)
+        if type(action) is not int:
+            if isinstance(action, bool) or not isinstance(action, int | np.integer):
+                return False
+            action = int(action)
+        return 0 <= action < NUM_ACTIONS and bool(self._state["legal"].item() >> action & 1)
 
     def _completions(self) -> Mapping[Move, list[int]]:
         """Every whole turn still open, with picks that lead to it, found by trying all picks."""
@@ -461,10 +469,13 @@ class Game:
         Raises:
             ValueError: If the bytes are not a possible game record under these rules.
         """
-        if len(state) != STATE.itemsize:
-            raise ValueError(f"a game's state is {STATE.itemsize} bytes; got {len(state)}")
-        record = np.frombuffer(bytes(state), STATE).copy()
+        given: object = state
+        if not isinstance(given, bytes | bytearray) or len(given) != STATE.itemsize:
+            raise ValueError(f"a game's state is {STATE.itemsize} bytes; got {given!r:.60}")
+        record = np.frombuffer(bytes(given), STATE).copy()
         check_position(self.rules, record[0])
+        if record["viewer"][0] != NOBODY:
+            raise ValueError("the state is the view of one seat, not a whole game")
         self._state = record
         self._rewards[:] = 0
         self._returns[:] = 0
@@ -476,14 +487,11 @@ class Game:
         return [int(c) for c in self._state["stock"][0, : self.rules.pack_size]]
 
     def _check_seat(self, name: str, seat: Any) -> int:
-        if isinstance(seat, bool) or not isinstance(seat, int | np.integer):
-            raise ValueError(f"{name}={seat!r}; allowed: seats 0 to {self.rules.players - 1}")
-        if not 0 <= seat < self.rules.players:
-            raise ValueError(f"{name}={seat!r}; allowed: seats 0 to {self.rules.players - 1}")
-        return int(seat)
+        last = self.rules.players - 1
+        return whole(name, seat, 0, last, f"seats 0 to {last}")
 
     def _check_deck(self, deck: Cards) -> list[int]:
-        order = parse_cards(deck)
+        order = _parse("deck", deck)
         if card_set(order) != self.rules.pack:
             raise ValueError(
                 f"deck has {len(order)} cards that are not the pack's {self.rules.pack_size}; "
@@ -493,12 +501,30 @@ class Game:
 
     def _check_scores(self, scores: Sequence[float]) -> list[int]:
         sides = self.rules.num_sides
-        twelfths = [round(float(x) * TWELFTHS, 6) for x in scores]
-        if len(twelfths) != sides or any(x < 0 or x != int(x) or x > 2**30 for x in twelfths):
+        try:
+            twelfths = [round(_number(x) * TWELFTHS, 6) for x in scores]
+            possible = all(0 <= x <= 2**30 and x == int(x) for x in twelfths)
+        except (TypeError, ValueError, OverflowError):
+            twelfths, possible = [], False
+        if not possible or len(twelfths) != sides:
             raise ValueError(
-                f"scores={scores!r}; allowed: a score from 0 for each of {sides} sides"
+                f"scores={scores!r}; allowed: whole twelfths of a point from 0, one score for each "
+                f"of {sides} sides"
             )
         return [int(x) for x in twelfths]
+
+
+def _parse(name: str, cards: Any) -> list[int]:
+    try:
+        return parse_cards(cards)
+    except TypeError:
+        raise ValueError(f"{name}={cards!r}; allowed: cards in notation, 7o Re") from None
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise TypeError(f"{value!r} is not a number")
+    return float(value)
 
 
 def fresh_seed() -> int:

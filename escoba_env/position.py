@@ -8,6 +8,7 @@ part of the record is in it, so that reading back what was written gives an equa
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
@@ -59,19 +60,26 @@ def check_position(rules: Rules, record: Any) -> None:
             raise ValueError(f"{name}={int(record[name])}; allowed: seats 0 to {seats - 1}")
     if int(record["phase"]) not in _PHASES:
         raise ValueError(f"phase={int(record['phase'])}; allowed: {sorted(_PHASES)}")
-    for name in ("hands", "piles", "hand_counts", "escobas", "scores", "round_points"):
-        if record[name][seats:].any() or (record[name] < 0).any():
+    by_side = {"scores", "round_points"}
+    for name in ("hands", "piles", "hand_counts", "escobas", *sorted(by_side)):
+        number = rules.num_sides if name in by_side else seats
+        if record[name][number:].any() or (record[name] < 0).any():
             raise ValueError(f"{name}={record[name].tolist()} has numbers that no seat can have")
     for name in ("seed", "game_index", "round_index", "turn_index"):
         if record[name] < 0:
             raise ValueError(f"{name}={int(record[name])}; allowed: from 0")
+    if record["turn_index"] >= AT_END:
+        raise ValueError(f"turn_index={int(record['turn_index'])}; allowed: below {AT_END}")
+    if record["phase"] == ROUND_OVER:
+        raise ValueError("phase=round_over; a game never stands between two rounds")
     _check_cards(rules, record)
     _check_hands(rules, record)
+    _check_log(record)
     rebuilt = record.copy().reshape(1)
     kernels.set_legal(lower(rules), rebuilt)
-    if int(record["legal"]) != int(rebuilt["legal"][0]):
+    if record["legal"] < 0 or int(record["legal"]) != int(rebuilt["legal"][0]):
         raise ValueError(
-            f"legal actions {list(cards_in(record['legal']))} do not follow from the position; "
+            f"legal actions {int(record['legal']):#x} do not follow from the position; "
             f"they are {list(cards_in(rebuilt['legal'][0]))}"
         )
     to_move = int(record["viewer"]) in (NOBODY, int(record["turn"]))
@@ -117,8 +125,19 @@ def _check_cards(rules: Rules, record: Any) -> None:
         record["placing"] and (played == NOBODY or record["picked"])
     ):
         raise ValueError(f"placing={int(record['placing'])} does not fit the turn")
-    if int(record["picked"]) & ~int(record["table"]):
-        raise ValueError(f"picked cards {names_of(record['picked'])} are not all on the table")
+    picked = int(record["picked"])
+    if picked & ~int(record["table"]) or (picked and played == NOBODY):
+        raise ValueError(f"picked={picked:#x}; allowed: table cards, once a hand card is chosen")
+    dealt = [int(card) for card in record["stock"][:start]]
+    # The dealt part is what it was and is read by nobody; views know nothing of it.
+    known = [card for card in dealt if card != HIDDEN]
+    if any(card < 0 or not rules.pack >> card & 1 for card in known):
+        raise ValueError(f"the stock's order {[*dealt, *stock]} holds cards not in the pack")
+    if (record["stock"][size:] != HIDDEN).any():
+        raise ValueError(f"the stock's order is longer than the pack of {size}")
+    known += [card for card in stock if card != HIDDEN]
+    if view and known:
+        raise ValueError("a view knows nothing of the stock's order")
 
 
 def _check_piles(rules: Rules, record: Any) -> None:
@@ -168,6 +187,43 @@ def _check_hands(rules: Rules, record: Any) -> None:
         )
 
 
+def _check_log(record: Any) -> None:
+    """Checks that the log of the round's turns fits where the cards are."""
+    turns = int(record["turn_index"])
+    played_at = [int(t) for t in record["played_at"]]
+    taken_at = [int(t) for t in record["taken_at"]]
+    expected = list(range(turns))
+    if record["played"] != NOBODY:
+        expected.append(turns)
+        if played_at[int(record["played"])] != turns:
+            raise ValueError(f"the card being played is not logged for turn {turns}")
+    if sorted(t for t in played_at if t not in (NOT_YET, FROM_START)) != expected:
+        raise ValueError(f"played_at={played_at} does not log one card for each of {turns} turns")
+    piles = int(np.bitwise_or.reduce(record["piles"]))
+    down = int(record["table"]) | int(record["set_aside"])
+    over = record["phase"] != PLAYING
+    for card in range(NUM_IDS):
+        played, taken = played_at[card], taken_at[card]
+        captured = bool(piles >> card & 1)
+        if taken == NOT_YET:
+            # A pile may hold cards from before the log began, see Game.from_position.
+            fits = (played == NOT_YET) != bool(down >> card & 1) or card == record["played"]
+        elif taken == FROM_START:
+            fits = captured and played == FROM_START
+        elif taken == AT_END:
+            fits = captured and over
+        else:
+            by = played_at.index(taken) if 0 <= taken < turns else card
+            in_time = played < taken < turns or (played == taken and by == card)
+            # The card that captured, and at least one that it took.
+            fits = captured and in_time and taken_at[by] == taken and taken_at.count(taken) > 1
+        if not fits:
+            raise ValueError(
+                f"the log of {card_name(card)} (played_at={played}, taken_at={taken}) does not fit "
+                f"where it is"
+            )
+
+
 # -- writing --------------------------------------------------------------------------------
 
 
@@ -183,7 +239,7 @@ def format_position(rules: Rules, episode: str, record: Any) -> str:
         "phase": _PHASES[int(record["phase"])],
         "turn": str(int(record["turn"])),
         "dealer": str(int(record["dealer"])),
-        "table": _table(rules, record),
+        "table": table_text(record),
         "hands": "/".join(_hand(record, seat) for seat in range(seats)),
         "piles": "/".join(_cards(pile) for pile in record["piles"][:seats]),
         "last": _seat(record["last_capturer"]),
@@ -228,14 +284,21 @@ def _stock(record: Any) -> str:
     return ",".join("?" if card == HIDDEN else card_name(card) for card in cards)
 
 
-def _table(rules: Rules, record: Any) -> str:
-    if not rules.building:
-        return _cards(record["table"])
-    piles = []
-    for head in cards_in(record["heads"]):
-        pile = [card for card in cards_in(record["table"]) if record["pile_of"][card] == head]
-        piles.append(names_of(card_set(pile), separator="+"))
-    return ",".join(piles) or "-"
+def table_piles(record: Any) -> list[int]:
+    """Returns the piles on a table as card sets; without building every card is one."""
+    table = int(record["table"])
+    if not record["heads"]:
+        return [1 << card for card in cards_in(table)]
+    return [
+        card_set(card for card in cards_in(table) if record["pile_of"][card] == head)
+        for head in cards_in(record["heads"])
+    ]
+
+
+def table_text(record: Any, faces: str = "spanish", separator: str = ",") -> str:
+    """Names the cards on a table, those of a pile joined by ``+``."""
+    piles = (names_of(pile, faces, "+") for pile in table_piles(record))
+    return separator.join(piles) or "-"
 
 
 def _log_entry(record: Any, turn_index: int) -> str:
@@ -266,8 +329,11 @@ def parse_piles(table: str | Iterable[str]) -> list[int]:
     Raises:
         ValueError: If a name is no card, or a card stands twice.
     """
-    names = table.replace(",", " ").split() if isinstance(table, str) else list(table)
-    parse_cards([card for name in names for card in name.split("+")])
+    try:
+        names = table.replace(",", " ").split() if isinstance(table, str) else list(table)
+        parse_cards([card for name in names for card in name.split("+")])
+    except (TypeError, AttributeError):
+        raise ValueError(f"table={table!r}; allowed: cards in notation, 7o or 3o+4c") from None
     return [card_set(parse_cards(name.split("+"))) for name in names]
 
 
@@ -294,7 +360,7 @@ def set_piles(rules: Rules, record: Any, groups: Iterable[int]) -> None:
 def _join(record: Any, group: int) -> None:
     cards = list(cards_in(group))
     record["pile_of"][cards] = cards[0]
-    _store(record["totals"], cards, sum(card % 10 + 1 for card in cards))
+    _store("table", record["totals"], cards, sum(card % 10 + 1 for card in cards))
 
 
 # -- reading --------------------------------------------------------------------------------
@@ -309,7 +375,8 @@ def parse_position(text: str) -> tuple[Rules, str, NDArray[np.void]]:
     Raises:
         ValueError: If the text is not a possible position.
     """
-    words = text.split()
+    given: object = text
+    words = given.split() if isinstance(given, str) else []
     if not words or words[0] != _HEADER:
         raise ValueError(f"a position begins with {_HEADER!r}; got {text!r:.60}")
     parts: dict[str, str] = {}
@@ -326,7 +393,7 @@ def parse_position(text: str) -> tuple[Rules, str, NDArray[np.void]]:
         )
     try:
         rules = make_rules(json.loads(parts["rules"]))
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"rules={parts['rules']!r} is not JSON: {error}") from None
     episode = parts["episode"]
     record = _read(rules, episode, parts)
@@ -352,7 +419,7 @@ def _read(rules: Rules, episode: str, parts: dict[str, str]) -> NDArray[np.void]
         *(("round_index", "round"), ("stock_next", "next"), ("seed", "seed")),
         *(("game_index", "game"), ("viewer", "viewer")),
     ):
-        _store(record, field, _number(key, parts[key]))
+        _store(key, record, field, _number(key, parts[key]))
     for field, key in (("picked", "picked"), ("set_aside", "aside")):
         record[field] = _read_cards(parts[key])
     groups = [] if parts["table"] == "-" else parse_piles(parts["table"])
@@ -364,22 +431,21 @@ def _read(rules: Rules, episode: str, parts: dict[str, str]) -> NDArray[np.void]
     record["played"] = NOBODY if parts["played"] == "-" else parse_card(parts["played"])
     for seat, hand in enumerate(_split("hands", parts, "/", seats)):
         if hand.startswith("?"):
-            _store(record["hand_counts"], seat, _number("hands", hand[1:]))
+            _store("hands", record["hand_counts"], seat, _number("hands", hand[1:]))
         else:
             record["hands"][seat] = _read_cards(hand)
             record["hand_counts"][seat] = int(record["hands"][seat]).bit_count()
     record["piles"][:seats] = [_read_cards(pile) for pile in _split("piles", parts, "/", seats)]
     for seat, number in enumerate(_split("escobas", parts, "/", seats)):
-        _store(record["escobas"], seat, _number("escobas", number))
+        _store("escobas", record["escobas"], seat, _number("escobas", number))
     for field, key in (("scores", "scores"), ("round_points", "points")):
         for side, score in enumerate(_split(key, parts, ",", sides)):
-            try:
-                twelfths = Fraction(score) * TWELFTHS
-            except (ValueError, ZeroDivisionError):
-                raise ValueError(f"{key}={parts[key]!r} is not {sides} scores") from None
+            if not re.fullmatch(r"\d{1,12}(/[1-9]\d?)?", score, re.ASCII):
+                raise ValueError(f"{key}={parts[key]!r} is not {sides} scores")
+            twelfths = Fraction(score) * TWELFTHS
             if twelfths.denominator != 1:
                 raise ValueError(f"{key}={parts[key]!r}; allowed: twelfths of a point")
-            _store(record[field], side, int(twelfths))
+            _store(key, record[field], side, int(twelfths))
     record["stock"] = HIDDEN
     size = rules.pack_size
     record["stock"][size:] = lower(rules)[0]["pack_order"][size:]
@@ -416,11 +482,11 @@ def _read_log(record: Any, parts: dict[str, str]) -> None:
         record["played_at"][record["played"]] = len(log)
 
 
-def _store(target: Any, index: Any, value: int) -> None:
+def _store(key: str, target: Any, index: Any, value: int) -> None:
     try:
         target[index] = value
     except OverflowError:
-        raise ValueError(f"{index}={value} is out of range") from None
+        raise ValueError(f"{key}: {value} is out of range") from None
 
 
 def _split(key: str, parts: dict[str, str], separator: str, number: int) -> Sequence[str]:
@@ -437,6 +503,6 @@ def _read_cards(text: str) -> int:
 def _number(key: str, text: str) -> int:
     if text == "-":
         return NOBODY
-    if not text.isdecimal():
+    if not re.fullmatch(r"\d{1,40}", text, re.ASCII):
         raise ValueError(f"{key}={text!r} is not a whole number")
     return int(text)

@@ -59,6 +59,12 @@ class Config(_Settings):
     """What one game is."""
     reward: Literal["margin", "points", "win"] = "margin"
     """What is learned."""
+    reward_timing: Literal["round_end", "as_earned"] = "round_end"
+    """When escobas are rewarded: with the round, or at once."""
+    encoding: Literal["tactical", "universal_tactical"] = "tactical"
+    """What the policy sees; both end with the facts that the action head reads."""
+    memory: Literal["perfect", "visible"] = "perfect"
+    """Whether the policy knows which cards have been captured."""
     seed: int = Field(1, ge=0, lt=2**31)
     """Seed of deals, exploration and initial weights."""
     decisions: int = Field(ge=1)

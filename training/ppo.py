@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.distributions import MaskableCategorical
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
-from stable_baselines3.common.logger import configure
+from stable_baselines3.common.logger import Logger, configure
 from torch import Tensor
 
 from escoba_env.batch import Batch
@@ -112,12 +113,18 @@ class SelfPlayPPO(MaskablePPO):
             device="cpu",
             _init_setup_model=False,
         )
+        self.seconds = 0.0
+        """Time spent in updates, over all sittings."""
         encoding = batch.encoding
         self.observation_space = spaces.Box(encoding.low, encoding.high, dtype=np.float32)
         self.action_space = spaces.Discrete(NUM_ACTIONS)
         self.n_envs = len(batch)
         self._setup_model()
-        self.set_logger(configure(str(log) if log else None, ["tensorboard", "csv"] if log else []))
+        if log and (log / "progress.csv").exists():
+            # An earlier sitting's: the CSV writer begins its file anew.
+            number = len(list(log.glob("*.csv")))
+            (log / "progress.csv").rename(log / f"progress-{number}.csv")
+        self.set_logger(configure(str(log), ["tensorboard", "csv"]) if log else Logger(None, []))
 
     @property
     def network(self) -> PolicyNetwork:
@@ -134,11 +141,17 @@ class SelfPlayPPO(MaskablePPO):
         """
         buffer = self.rollout_buffer
         assert isinstance(buffer, SeatRolloutBuffer)
+        start = time.perf_counter()
         self.policy.set_training_mode(False)
         play.collect(buffer, self.act)
-        self.num_timesteps += buffer.buffer_size * buffer.n_envs
+        decisions = buffer.buffer_size * buffer.n_envs
+        self.num_timesteps += decisions
         self._update_current_progress_remaining(min(self.num_timesteps, total), total)
         self.train()
+        seconds = time.perf_counter() - start
+        self.seconds += seconds
+        self.logger.record("time/decisions_per_second", decisions / seconds)
+        self.logger.record("time/seconds", self.seconds)
 
     def act(
         self, observations: NDArray[np.float32], masks: NDArray[np.int8]
@@ -173,6 +186,7 @@ def frozen_policy(config: Config, batch: Batch, model: SelfPlayPPO, **about: Any
         name=config.name,
         encoding=batch.encoding.name,
         encoding_version=batch.encoding.version,
+        memory=config.memory,
         rules=batch.rules.as_dict(),
         episode=config.episode,
         network=network_card(config, batch),

@@ -75,9 +75,7 @@ def main(
     )
 
 
-def play_against(
-    checkpoint: Path, rules: dict[str, object], rounds: int
-) -> tuple[float, float]:
+def play_against(checkpoint: Path, rules: dict[str, object], rounds: int) -> tuple[float, float]:
     """Lets ``greedy`` play the learner's seat of the environment against a checkpoint.
 
     Returns:

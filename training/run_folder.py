@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-import tempfile
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,9 @@ from escoba_env.policies.learned import LearnedPolicy
 from training.config import Config, ConfigError, load_config
 from training.ppo import SelfPlayPPO
 from training.rollout import SelfPlay
+
+_DAMAGE = (RuntimeError, LookupError, ValueError, EOFError, OSError, TypeError, AttributeError)
+"""What reading a damaged resume point can end in."""
 
 
 class RunFolder:
@@ -43,6 +46,8 @@ class RunFolder:
         Raises:
             ConfigError: If the folder is not empty.
         """
+        if self.path.exists() and not self.path.is_dir():
+            raise ConfigError(f"run folder {self.path} is a file")
         if self.path.exists() and any(self.path.iterdir()):
             raise ConfigError(
                 f"run folder {self.path} is not empty: go on with --resume, or choose another "
@@ -81,6 +86,7 @@ class RunFolder:
         policy.save(self.checkpoint)
         content = {
             "decisions": model.num_timesteps,
+            "seconds": model.seconds,
             "policy": model.policy.state_dict(),
             "optimizer": model.policy.optimizer.state_dict(),
             "games": torch.from_numpy(np.frombuffer(play.batch.states.tobytes(), np.uint8).copy()),
@@ -88,25 +94,32 @@ class RunFolder:
             "past": past.network.state_dict() if past else None,
             "random": json.dumps(play.random.bit_generator.state),
             "torch_random": torch.get_rng_state(),
+            "strength": json.dumps(policy.card.strength),
         }
         buffer = io.BytesIO()
         torch.save(content, buffer)
         write_whole(self.resume, buffer.getvalue())
 
-    def restore(self, model: SelfPlayPPO, play: SelfPlay, past: LearnedPolicy | None) -> None:
+    def restore(
+        self, model: SelfPlayPPO, play: SelfPlay, past: LearnedPolicy | None
+    ) -> dict[str, Any]:
         """Puts learner and games where :meth:`save` left them.
+
+        Returns:
+            The strength that was measured last, as in the policy's card; empty if the run was
+            stopped before its first save, and begins again.
 
         Raises:
             ConfigError: If the resume point is missing or damaged.
         """
         if not self.resume.is_file():
-            # The run was stopped before its first save: it begins again.
-            return
+            return {}
         try:
             content = torch.load(self.resume, weights_only=True)
             model.policy.load_state_dict(content["policy"])
             model.policy.optimizer.load_state_dict(content["optimizer"])
             model.num_timesteps = int(content["decisions"])
+            model.seconds = float(content["seconds"])
             states = np.frombuffer(content["games"].numpy().tobytes(), STATE)
             play.batch.states[:] = states
             play.opponent_of[:] = content["opponent_of"].numpy()
@@ -114,8 +127,10 @@ class RunFolder:
                 past.network.load_state_dict(content["past"])
             play.random.bit_generator.state = json.loads(content["random"])
             torch.set_rng_state(content["torch_random"])
-        except (RuntimeError, KeyError, ValueError, EOFError, OSError) as error:
+            strength: dict[str, Any] = json.loads(content["strength"])
+        except (*_DAMAGE, pickle.UnpicklingError) as error:
             raise ConfigError(f"{self.resume} cannot be resumed from: {error}") from error
+        return strength
 
     def add_evaluation(self, result: dict[str, Any]) -> None:
         """Adds one evaluation to the run's list."""
@@ -125,16 +140,15 @@ class RunFolder:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Writes a file so that a reader, or a crash, never sees a part of it."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with scratch.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
 
 
 def batch_of(config: Config) -> Batch:
@@ -144,7 +158,9 @@ def batch_of(config: Config) -> Batch:
         config.table(),
         episode=config.episode,
         reward=config.reward,
-        encoding="tactical",
+        reward_timing=config.reward_timing,
+        encoding=config.encoding,
+        memory=config.memory,
         skip_forced=True,
         seed=config.seed,
     )

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from escoba_env.batch import Batch
 from escoba_env.evaluation import Evaluation, evaluate
 from escoba_env.policies import load_policy
 from escoba_env.policies.learned import LearnedPolicy
@@ -51,10 +51,10 @@ def train(config: Config, folder: RunFolder, *, resume: bool = False) -> Learned
     """
     if resume:
         folder.reopen(config)
-    else:
+    batch = _checked_batch(config)
+    if not resume:
         folder.start(config)
     torch.set_num_threads(config.threads)
-    batch = batch_of(config)
     model = SelfPlayPPO(config, batch, folder.log)
     past = frozen_policy(config, batch, model) if "past" in config.opponents else None
     opponents = [
@@ -62,9 +62,27 @@ def train(config: Config, folder: RunFolder, *, resume: bool = False) -> Learned
         for name, share in config.opponents.items()
     ]
     play = SelfPlay(batch, opponents, config.reward_scale, config.seed)
+    run = _Run(config, folder, model, play, past)
     if resume:
-        folder.restore(model, play, past)
-    return _Run(config, folder, model, play, past).go()
+        run.strength = folder.restore(model, play, past)
+    try:
+        return run.go()
+    finally:
+        model.logger.close()
+
+
+def _checked_batch(config: Config) -> Batch:
+    """Makes the games of a run, and sees that every policy it names can play them."""
+    try:
+        batch = batch_of(config)
+    except ValueError as error:
+        raise ConfigError(f"config {config.name}: {error}") from None
+    for name in sorted({*config.opponents, *config.evaluation.against} - {"past"}):
+        try:
+            load_policy(name).act(batch.views())
+        except ValueError as error:
+            raise ConfigError(f"config {config.name}: policy {name}: {error}") from None
+    return batch
 
 
 class _Run:
@@ -85,33 +103,28 @@ class _Run:
         self.past = past
         self.strength: dict[str, Any] = {}
         self.latest = "-"
-        self.seconds = 0.0
+        self.console = Console(stderr=True)
 
     def go(self) -> LearnedPolicy:
         config, model = self.config, self.model
         began = model.num_timesteps
-        last_save = last_evaluation = began
-        with _interrupts() as interrupted, _progress() as bar:
+        last_evaluation = began
+        with _interrupts() as interrupted, _progress(self.console) as bar:
             task = bar.add_task(config.name, total=config.decisions, completed=began, info="")
             while model.num_timesteps < config.decisions and not interrupted():
-                start = time.perf_counter()
                 before = model.num_timesteps
                 model.update(self.play, config.decisions)
-                seconds = time.perf_counter() - start
-                self.seconds += seconds
-                rate = (model.num_timesteps - before) / seconds
+                rate = model.logger.name_to_value["time/decisions_per_second"]
                 updates = model.num_timesteps // (config.games * config.steps)
                 if self.past and updates % config.past_every == 0:
                     self.past.network.load_state_dict(model.network.state_dict())
-                if model.num_timesteps - last_evaluation >= config.evaluation.every:
+                # Counted from the start of the run, so that a resumed one keeps its rhythm.
+                if _passed(config.evaluation.every, before, model.num_timesteps):
                     self._evaluate()
                     last_evaluation = model.num_timesteps
-                model.logger.record("time/decisions_per_second", rate)
-                model.logger.record("time/seconds", self.seconds)
                 model.logger.dump(model.num_timesteps)
-                if model.num_timesteps - last_save >= config.save_every:
+                if _passed(config.save_every, before, model.num_timesteps):
                     self._save()
-                    last_save = model.num_timesteps
                 bar.update(
                     task,
                     completed=min(model.num_timesteps, config.decisions),
@@ -121,8 +134,7 @@ class _Run:
                 self._evaluate()
         policy = self._save()
         if model.num_timesteps < config.decisions:
-            console = Console(stderr=True)
-            console.print(f"stopped at {model.num_timesteps:,} decisions; go on with --resume")
+            self.console.print(f"stopped at {model.num_timesteps:,} decisions; go on with --resume")
         return policy
 
     def _evaluate(self) -> None:
@@ -138,8 +150,11 @@ class _Run:
                 seed=settings.seed,
             )
             self._note(name, result)
+            text = f"{result.margin:+.2f} ± {result.half_width:.2f} against {name}"
             if number == 0:
-                self.latest = f"{result.margin:+.2f} ± {result.half_width:.2f} against {name}"
+                self.latest = text
+            # Above the bar, and where there is no terminal for one.
+            self.console.print(f"{self.model.num_timesteps:,} decisions: {text}")
 
     def _note(self, name: str, result: Evaluation) -> None:
         self.strength[name] = {
@@ -160,13 +175,17 @@ class _Run:
             training={
                 "config": self.config.model_dump(mode="json"),
                 "decisions": self.model.num_timesteps,
-                "seconds": round(self.seconds, 1),
+                "seconds": round(self.model.seconds, 1),
                 "torch": torch.__version__,
             },
             strength=dict(self.strength),
         )
         self.folder.save(self.model, self.play, policy, self.past)
         return policy
+
+
+def _passed(every: int, before: int, now: int) -> bool:
+    return now // every > before // every
 
 
 @contextmanager
@@ -191,7 +210,7 @@ def _interrupts() -> Iterator[Any]:
         signal.signal(signal.SIGINT, before)
 
 
-def _progress() -> Progress:
+def _progress(console: Console) -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -199,7 +218,7 @@ def _progress() -> Progress:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[info]}"),
-        console=Console(stderr=True),
+        console=console,
         refresh_per_second=2,
     )
 

@@ -7,10 +7,11 @@ name for them, so they are declared to the compiler here, with a plain equivalen
 from __future__ import annotations
 
 import numpy as np
-from numba import config, njit, types
+from numba import config, types
 from numba.extending import intrinsic
 
 from escoba_env.cards import NUM_IDS
+from escoba_env.engine.jit import kernel
 
 if config.DISABLE_JIT:  # type: ignore[attr-defined]
 
@@ -60,14 +61,14 @@ VALUES = np.array([card % 10 + 1 for card in range(40)] + [0, 0], np.int64)
 assert len(VALUES) == NUM_IDS
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def single(card):
     """The card set of one card (or the action set of one action)."""
     # As plain Python a NumPy int8 would be shifted within 8 bits.
     return 1 << int(card)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def total(bits):
     """Total capture value of a card set."""
     result = 0

@@ -10,7 +10,6 @@ Seats are relative to the seat that observes: itself, then to its right.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from escoba_env.cards import NUM_ACTIONS, NUM_CARDS, NUM_IDS
 from escoba_env.engine.bits import (
@@ -22,6 +21,7 @@ from escoba_env.engine.bits import (
     popcount,
     single,
 )
+from escoba_env.engine.jit import kernel
 from escoba_env.engine.outlook import NUM_FACTS, pickable, write_facts
 from escoba_env.engine.play import unseen_by
 from escoba_env.engine.record import (
@@ -93,14 +93,14 @@ PLAN = np.dtype(
 """Where an encoding has what: an array of one such record."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_cards(out, row, start, cards, width):
     """Writes a card set as ``width`` zeros and ones."""
     for i in range(width):
         out[row, start + i] = (cards >> i) & 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_one_hot(out, row, start, size, step, hot):
     """Writes a one-hot; all zeros for NOBODY."""
     for i in range(size):
@@ -109,7 +109,7 @@ def write_one_hot(out, row, start, size, step, hot):
         out[row, start + hot * step] = 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def slot_of(plan, players, seat, other):
     """Place of a seat in sections that have one for each, as ``seat`` sees it; NOBODY has none."""
     if other < 0:
@@ -118,7 +118,7 @@ def slot_of(plan, players, seat, other):
     return plan["slots"][place + players if place < 0 else place]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_piles(spec, s, plan, out, row):
     """Writes the piles of a table: totals at heads, and the head of every card.
 
@@ -138,7 +138,7 @@ def write_piles(spec, s, plan, out, row):
     out[row, offsets[PLACING]] = s["placing"]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_turns(spec, s, seat, plan, out, row, work):
     """Writes the round's log: first table, every finished turn, leftovers.
 
@@ -205,7 +205,7 @@ def write_turns(spec, s, seat, plan, out, row, work):
         out[row, offsets[TURN_ESCOBAS] + t] = 1 if swept else 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def spread_planes(plan, out, row):
     """Fills every constant plane with the number that stands in its first column.
 
@@ -224,7 +224,7 @@ def spread_planes(plan, out, row):
             out[row, k] = out[row, i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def encode(spec, s, seat, plan, width, out, row, work):
     """Writes one observation.
 
@@ -325,14 +325,14 @@ def encode(spec, s, seat, plan, width, out, row, work):
                 out[row, i] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_mask(out, row, legal):
     """Writes a set of legal actions as zeros and ones."""
     for i in range(out.shape[1]):
         out[row, i] = (legal >> i) & 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def encode_states(spec, states, width, out):
     """Writes everything that is true of whole games, seats in their own order.
 
@@ -395,6 +395,12 @@ def encode_states(spec, states, width, out):
         o += players
         out[row, o] = ((stock_size - stock_next) // deal) / ((pack_size - sp["table_size"]) // deal)
         o += 1
+        if sp["building"]:
+            for card in range(width):
+                on_table = (s["table"] >> card) & 1
+                out[row, o + card] = (s["pile_of"][card] + 1) / width if on_table else 0
+            out[row, o + width] = s["placing"]
+            o += width + 1
         if sp["match"]:
             for side in range(sp["sides"]):
                 out[row, o + side] = s["scores"][side] / TWELFTHS / sp["target"]

@@ -10,7 +10,6 @@ pile. What a play does to the table is worked out on that list.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from escoba_env.cards import LAY, NUM_ACTIONS, SEVEN_OF_OROS
 from escoba_env.engine.bits import (
@@ -24,6 +23,7 @@ from escoba_env.engine.bits import (
     single,
     total,
 )
+from escoba_env.engine.jit import kernel
 from escoba_env.engine.play import (
     capture_options,
     cards_of,
@@ -82,7 +82,7 @@ WORK = np.dtype(
 """Work space of these kernels: an array of one such record, the caller's."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def worth_of(spec, cards):
     """Summed worth of a card set."""
     result = 0.0
@@ -92,7 +92,7 @@ def worth_of(spec, cards):
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_item(spec, work, head, whole, cards):
     """Adds one card or pile to the list of items; a joker is only counted."""
     if cards & JOKER_CARDS:
@@ -106,7 +106,7 @@ def add_item(spec, work, head, whole, cards):
     work["size"] = i + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def list_items(spec, s, heads, work):
     """Lists the cards (building: piles) ``heads`` of a table as items."""
     work["size"] = 0
@@ -122,7 +122,7 @@ def list_items(spec, s, heads, work):
         heads ^= bit
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best_subsets(work, limit):
     """For every total up to ``limit``, finds the items of highest worth that make it.
 
@@ -145,13 +145,13 @@ def best_subsets(work, limit):
                 chosen[t] = chosen[t - whole] | head
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pickable(spec, s):
     """What can be picked from the table: its cards, or with building its heads."""
     return s["heads"] if spec["building"] else s["table"]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best_capture(spec, s, action, work):
     """The heads that a legal pick takes with its best completion; 0 if it puts the card down."""
     if s["placing"]:
@@ -211,7 +211,7 @@ def best_capture(spec, s, action, work):
     return picked | result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def dearest(spec, cards):
     """The single card of a set that is worth most, as a card set."""
     result = cards & -cards
@@ -222,7 +222,7 @@ def dearest(spec, cards):
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def capture_worth(spec, s, card, taken):
     """Worth of capturing the card set ``taken`` with a card, a sweep included; 0 if it is empty."""
     if taken == 0:
@@ -233,7 +233,7 @@ def capture_worth(spec, s, card, taken):
     return worth
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def none_of(marked, cards, drawn):
     """Probability that ``drawn`` of ``cards`` cards, without replacement, hit no marked one."""
     probability = 1.0
@@ -244,7 +244,7 @@ def none_of(marked, cards, drawn):
     return probability
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def next_hand(spec, s, forgotten):
     """What the seat to move knows of the next seat's next hand.
 
@@ -267,7 +267,7 @@ def next_hand(spec, s, forgotten):
     return unseen, held
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def list_table_after(spec, s, card, taken, place, work):
     """Lists the table that a play leaves: after taking heads, or putting the card down.
 
@@ -287,7 +287,7 @@ def list_table_after(spec, s, card, taken, place, work):
     add_item(spec, work, single(place), total(pile), pile)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def reply_to(spec, work, whole, value):
     """Worth of what the best capture with an ordinary card of some value takes; -1 if none.
 
@@ -318,7 +318,7 @@ def reply_to(spec, work, whole, value):
     return worth
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def joker_reply(spec, work):
     """Worth of what the best capture with a joker takes; -1 if the table is empty."""
     worth = -1.0
@@ -332,7 +332,7 @@ def joker_reply(spec, work):
     return worth
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expected_reply(spec, unseen, held, work):
     """Expected worth of the best single reply to the table in ``work`` by a hand out of ``unseen``.
 
@@ -390,7 +390,7 @@ def expected_reply(spec, unseen, held, work):
     return expected
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweepers(spec, work, unseen):
     """Cards out of ``unseen`` that would sweep the table in ``work``, and score for it."""
     if work["size"] == 0 or work["jokers"] or work["sweep_worth"] == 0.0:
@@ -404,7 +404,7 @@ def sweepers(spec, work, unseen):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def place_of(spec, s, action, card):
     """Where a pick that does not capture puts its card: a head or ``LAY``.
 
@@ -419,7 +419,7 @@ def place_of(spec, s, action, card):
     return lowest(places)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_facts(spec, s, out, row, start, work, forgotten):
     """Writes the action features of the seat to move: ``NUM_FACTS`` floats for each action.
 
@@ -471,7 +471,7 @@ def write_facts(spec, s, out, row, start, work, forgotten):
         out[row, o + 15] = spec["worth"][card]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def greedy_action(spec, s, work):
     """The pick whose best completion has the highest worth now; else the card of least worth.
 
@@ -487,8 +487,10 @@ def greedy_action(spec, s, work):
         taken = cards_of(spec, s, best_capture(spec, s, action, work))
         worth = capture_worth(spec, s, card, taken)
         if taken == 0:
-            worth = -spec["worth"][card]
-        if result < 0 or worth > highest:
+            # Below every capture, even of cards that are worth nothing.
+            worth = -1.0 - spec["worth"][card]
+        # Sums of the same cards in another order differ by rounding: they are a tie.
+        if result < 0 or worth > highest + 1e-9:
             result = action
             highest = worth
     return result

@@ -10,8 +10,6 @@ With building, a *head* stands for its pile: the lowest card id in it.
 
 from __future__ import annotations
 
-from numba import njit
-
 from escoba_env.cards import LAY
 from escoba_env.engine.bits import (
     JOKER_CARDS,
@@ -22,6 +20,7 @@ from escoba_env.engine.bits import (
     single,
     total,
 )
+from escoba_env.engine.jit import kernel
 from escoba_env.engine.record import (
     AT_END,
     BY_VALUE,
@@ -50,17 +49,17 @@ RANDOM_DEALER = -1
 # -- captures -------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def reachable(cards, limit, values):
     """Totals up to ``limit`` that subsets of ``cards`` make, as a bit set (bit 0: none taken)."""
     sums = 1
     while cards:
         sums |= sums << int(values[lowest(cards)])
         cards &= cards - 1
-    return sums & ((1 << (limit + 1)) - 1)
+    return sums & ((1 << (int(limit) + 1)) - 1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def completions(cards, need, values):
     """Union of all subsets of ``cards`` that total ``need``; 0 if there is none.
 
@@ -80,7 +79,7 @@ def completions(cards, need, values):
     return union
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def valued_up_to(cards, limit):
     """Cards of a set whose own value is at most ``limit``."""
     result = 0
@@ -89,7 +88,7 @@ def valued_up_to(cards, limit):
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sum_of(cards, values):
     """Total of the values of a card set."""
     result = 0
@@ -99,7 +98,7 @@ def sum_of(cards, values):
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def capture_options(spec, s, card, picked):
     """How a capture with ``card``, of which ``picked`` is chosen already, can go on.
 
@@ -137,7 +136,7 @@ def capture_options(spec, s, card, picked):
     return union, 0, done
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def joker_options(spec, s, card, picked):
     """``capture_options`` for a pack with jokers.
 
@@ -174,7 +173,7 @@ def joker_options(spec, s, card, picked):
 # -- setting and laying ---------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def placements(spec, s, card):
     """Where a card may be set or laid: heads, and ``LAY`` where it may lie alone.
 
@@ -194,7 +193,7 @@ def placements(spec, s, card):
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def playable_cards(spec, s):
     """Cards that the seat to move may choose at the start of its turn."""
     hand = s["hands"][s["turn"]]
@@ -224,7 +223,7 @@ def playable_cards(spec, s):
     return hand
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def legal_picks(spec, s):
     """Legal actions of a game in play, from its hands, table and the picks so far."""
     if s["played"] == NOBODY:
@@ -243,7 +242,7 @@ def legal_picks(spec, s):
 # -- deals ----------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def deal_hands(spec, s):
     """Deals ``hand_size`` cards to every seat, as one block each, beginning with the eldest."""
     players = spec["players"]
@@ -257,7 +256,7 @@ def deal_hands(spec, s):
         s["hand_counts"][seat] = spec["hand_size"]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first_table_fifteens(spec, table):
     """How many escobas the first table cards are: 1 for fifteen, 2 for thirty, else 0."""
     if table == 0 or table & JOKER_CARDS:
@@ -273,7 +272,7 @@ def first_table_fifteens(spec, table):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def stock_table(spec, s):
     """Card set that the stock's order puts on the table first."""
     start = spec["players"] * spec["hand_size"]
@@ -283,7 +282,7 @@ def stock_table(spec, s):
     return table
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def deal_round(spec, s, block):
     """Starts a round from the stock as it lies: hands, then the table, the eldest to move.
 
@@ -328,7 +327,7 @@ def deal_round(spec, s, block):
     s["legal"] = playable_cards(spec, s)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def settle_first_table(spec, s):
     """Gives away or sets aside first table cards that make fifteen (RULES section 4)."""
     table = s["table"]
@@ -350,7 +349,7 @@ def settle_first_table(spec, s):
         s["table"] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def shuffle_stock(spec, s, block):
     """Puts the pack into the stock in random order, from a block of the round's stream on.
 
@@ -364,13 +363,13 @@ def shuffle_stock(spec, s, block):
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def shuffle_and_deal(spec, s):
     """Starts a round with a shuffled pack."""
     deal_round(spec, s, shuffle_stock(spec, s, 0))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def new_game(spec, s, seed, game_index, dealer):
     """Starts a game: scores at nil, the first dealer drawn unless given, the first round dealt."""
     s["seed"] = seed
@@ -386,7 +385,7 @@ def new_game(spec, s, seed, game_index, dealer):
     shuffle_and_deal(spec, s)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def next_round(spec, s):
     """Starts the next round of a match: the deal passes one seat to the right."""
     s["round_index"] += 1
@@ -397,7 +396,7 @@ def next_round(spec, s):
 # -- turns ----------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cards_of(spec, s, heads):
     """Cards of a set of piles; without building a pile is its one card."""
     if spec["building"] == 0:
@@ -411,7 +410,7 @@ def cards_of(spec, s, heads):
     return cards
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep_scores(spec, s, cards):
     """Whether a capture of ``cards``, the played one among them, scores if it clears the table."""
     if spec["jokers"] and cards & JOKER_CARDS:
@@ -420,7 +419,7 @@ def sweep_scores(spec, s, cards):
     return spec["capture_by"] != BY_VALUE or not is_last_turn(spec, s)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def capture(spec, s, taken):
     """Captures ``taken`` (building: heads) with the played card."""
     seat = s["turn"]
@@ -438,7 +437,7 @@ def capture(spec, s, taken):
         cards &= cards - 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def put(spec, s, place):
     """Lays the played card alone (``LAY``), or sets it on a pile's head."""
     card = int(s["played"])
@@ -458,7 +457,7 @@ def put(spec, s, place):
                 pile &= pile - 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def end_turn(spec, s):
     """Passes the turn on: the next seat, new hands if all are empty, or the end of the round."""
     s["played"] = NOBODY
@@ -476,7 +475,7 @@ def end_turn(spec, s):
     s["legal"] = playable_cards(spec, s)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def end_round(spec, s):
     """Gives the leftovers to the last capturer, scores the round, and sees whether that is all."""
     s["legal"] = 0
@@ -497,7 +496,7 @@ def end_round(spec, s):
     s["phase"] = GAME_OVER if over else ROUND_OVER
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def apply(spec, s, action):
     """Applies a legal pick. The caller has made sure that the action's bit is set in ``legal``."""
     taken = 0
@@ -536,7 +535,7 @@ def apply(spec, s, action):
     end_turn(spec, s)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def place_or_ask(spec, s):
     """Where a card that does not capture is put; NOBODY if its seat is asked."""
     places = placements(spec, s, s["played"])
@@ -550,13 +549,13 @@ def place_or_ask(spec, s):
     return NOBODY
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def is_forced(s):
     """Whether the seat to move has a single legal action."""
     return popcount(s["legal"]) == 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def turns_of_this_deal(spec, s):
     """Turns that are left until the hands are empty, the one that is being played among them."""
     left = 0 if s["played"] == NOBODY else 1
@@ -565,19 +564,19 @@ def turns_of_this_deal(spec, s):
     return left
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def is_last_deal(spec, s):
     """Whether no hands can be dealt any more."""
     return s["stock_size"] - s["stock_next"] < spec["players"] * spec["hand_size"]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def is_last_turn(spec, s):
     """Whether the round ends with the turn that is being played."""
     return turns_of_this_deal(spec, s) == 1 and is_last_deal(spec, s)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def is_before_last_turn(spec, s):
     """Whether the round ends with the turn after the one that is being played."""
     return turns_of_this_deal(spec, s) == 2 and is_last_deal(spec, s)
@@ -586,7 +585,7 @@ def is_before_last_turn(spec, s):
 # -- views ----------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def unseen_by(spec, s, seat):
     """Cards whose place a seat does not know: other hands and the stock."""
     seen = s["table"] | s["set_aside"] | s["hands"][seat]
@@ -599,7 +598,7 @@ def unseen_by(spec, s, seat):
     return spec["pack"] & ~seen
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hide(spec, s, seat):
     """Turns a copy of a game record into the view of a seat: erases what the seat cannot know."""
     # The whole order, not just what is left: the dealt part tells who was dealt which card.

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from escoba_env.cards import FULL_PACK, NUM_IDS, SEVEN_OF_OROS, cards_in
+from escoba_env.checks import one_of
 from escoba_env.rules import CHOICES, Rules
 
 TWELFTHS = 12
@@ -130,8 +131,7 @@ def lower(rules: Rules, episode: str = "round") -> np.ndarray[Any, np.dtype[Any]
     Raises:
         ValueError: If the episode is unknown, or is a match that nobody can ever score in.
     """
-    if episode not in EPISODES:
-        raise ValueError(f"episode {episode!r} is unknown; allowed: {', '.join(EPISODES)}")
+    one_of("episode", episode, EPISODES)
     if episode == "match" and not _can_score(rules):
         raise ValueError(
             f"episode='match' is not possible with {rules!r}: nobody can score, so no match ends; "

@@ -5,10 +5,9 @@ Points are in twelfths, see ``record``.
 
 from __future__ import annotations
 
-from numba import njit
-
 from escoba_env.cards import SEVEN_OF_OROS
 from escoba_env.engine.bits import OROS, SEVENS, SUIT_MASKS, lowest, popcount
+from escoba_env.engine.jit import kernel
 from escoba_env.engine.record import (
     GAME_OVER,
     NOBODY,
@@ -23,7 +22,7 @@ CARDS, ORO_CARDS, SEVEN_CARDS, SETENTA = range(4)
 """Majority categories, as ``count_of`` numbers them."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pile_of(spec, s, side):
     """Card set captured by a side: a partnership's two piles are one."""
     pile = 0
@@ -32,7 +31,7 @@ def pile_of(spec, s, side):
     return pile
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def escobas_of(spec, s, side):
     """Escobas scored by a side this round."""
     number = 0
@@ -41,7 +40,7 @@ def escobas_of(spec, s, side):
     return number
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def setenta_of(spec, pile):
     """Setenta total of a pile; 0 if it misses a suit of the pack and cannot compete."""
     result = 0
@@ -58,7 +57,7 @@ def setenta_of(spec, pile):
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_of(spec, pile, category):
     """What a pile has in a majority category."""
     if category == CARDS:
@@ -70,7 +69,7 @@ def count_of(spec, pile, category):
     return setenta_of(spec, pile)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def majority_points(spec, s, side, category):
     """Points of a side in a majority category, in twelfths.
 
@@ -106,7 +105,7 @@ def majority_points(spec, s, side, category):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def seven_of_oros_points(spec, s, side):
     """Points of a side for the seven of oros, in twelfths."""
     if (pile_of(spec, s, side) >> SEVEN_OF_OROS) & 1:
@@ -114,13 +113,13 @@ def seven_of_oros_points(spec, s, side):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def escoba_points(spec, s, side):
     """Points of a side for its escobas, in twelfths."""
     return TWELFTHS * spec["escoba"] * escobas_of(spec, s, side)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def napola_length(pile):
     """Length of a pile's unbroken run of oros from the ace, 0 below three (RULES section 7)."""
     length = 0
@@ -129,7 +128,7 @@ def napola_length(pile):
     return length if length >= 3 else 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def napola_points(spec, s, side):
     """Points of a side for its napola, in twelfths."""
     if spec["napola"]:
@@ -137,7 +136,7 @@ def napola_points(spec, s, side):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def points_of(spec, s, side):
     """All points of a side for the piles and escobas as they are, in twelfths."""
     points = seven_of_oros_points(spec, s, side) + escoba_points(spec, s, side)
@@ -150,7 +149,7 @@ def points_of(spec, s, side):
     return points
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_round(spec, s):
     """Scores a finished round and adds it to the match scores."""
     for side in range(spec["sides"]):
@@ -159,7 +158,7 @@ def add_round(spec, s):
         s["scores"][side] += points
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def leader_of(spec, scores):
     """The single highest side, or NOBODY if the highest score is shared."""
     best = 0
@@ -172,7 +171,7 @@ def leader_of(spec, scores):
     return best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def winner_of(spec, scores, target):
     """The side that has won a match to ``target`` points at the end of a round, or NOBODY."""
     leader = leader_of(spec, scores)
@@ -186,7 +185,7 @@ MARGIN, POINTS, WIN = range(3)
 REWARDS = ("margin", "points", "win")
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def note_paid(spec, s, paid):
     """Writes the points of this round that rewards ``as_earned`` have paid out already, by side.
 
@@ -198,7 +197,7 @@ def note_paid(spec, s, paid):
         paid[side] = escoba_points(spec, s, side) if begun else 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def share_of(spec, points, kind, seat):
     """Reward of a seat for points, in twelfths by side, that have just been earned.
 
@@ -216,7 +215,7 @@ def share_of(spec, points, kind, seat):
     return (own - others / (spec["sides"] - 1)) / TWELFTHS
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def win_of(spec, s, seat):
     """``WIN`` reward of a seat when a game is over.
 
@@ -234,7 +233,7 @@ def win_of(spec, s, seat):
     return 2.0 / leaders - 1.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_rewards(spec, s, kind, as_earned, paid, rewards, row):
     """Adds to every seat's reward what the pick that has just been applied has earned.
 

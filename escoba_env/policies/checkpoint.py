@@ -10,7 +10,7 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,10 @@ from safetensors.numpy import save as save_tensors
 FORMAT_VERSION = 1
 WEIGHTS = "policy.safetensors"
 CARD = "card.json"
+MAX_BYTES = {CARD: 1 << 20, WEIGHTS: 1 << 30}
+"""A file larger than this is refused before it is read."""
+
+Width = Annotated[int, Field(ge=1, le=1 << 16)]
 
 
 class CheckpointError(ValueError):
@@ -35,8 +39,8 @@ class NetworkCard(BaseModel):
 
     kind: Literal["shared_action_head"] = "shared_action_head"
     state_size: int = Field(ge=1)
-    hidden: tuple[int, ...] = Field(min_length=1)
-    action_hidden: int = Field(ge=1)
+    hidden: tuple[Width, ...] = Field(min_length=1, max_length=64)
+    action_hidden: Width
 
 
 class Card(BaseModel):
@@ -63,7 +67,8 @@ def save_checkpoint(
     """Writes a checkpoint whole: a reader sees the old one or the new one, never a half.
 
     Args:
-        folder: Folder of the checkpoint; replaced if it is one already.
+        folder: Folder of the checkpoint; if it is one already, card and weights are replaced and
+            whatever else is in it is kept.
         card: Its card.
         tensors: Its weights by name.
 
@@ -71,8 +76,13 @@ def save_checkpoint(
         CheckpointError: If ``folder`` is something else than a checkpoint.
     """
     target = Path(folder)
-    if target.exists() and not (target / CARD).is_file():
-        raise CheckpointError(f"{target} exists and is not a checkpoint; it is left as it is")
+    if target.exists():
+        try:
+            read_card(target)
+        except CheckpointError:
+            raise CheckpointError(
+                f"{target} exists and is not a checkpoint; it is left as it is"
+            ) from None
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
@@ -84,8 +94,16 @@ def save_checkpoint(
         if target.exists():
             # A folder cannot be renamed over one that is not empty.
             old = Path(tempfile.mkdtemp(prefix=f".{target.name}-old-", dir=target.parent))
-            target.replace(old / "checkpoint")
-            scratch.replace(target)
+            before = old / "checkpoint"
+            target.replace(before)
+            try:
+                scratch.replace(target)
+            except BaseException:
+                before.replace(target)
+                raise
+            for path in before.iterdir():
+                if path.name not in (CARD, WEIGHTS):
+                    path.replace(target / path.name)
             shutil.rmtree(old)
         else:
             scratch.replace(target)
@@ -101,9 +119,11 @@ def load_checkpoint(folder: str | Path) -> tuple[Card, dict[str, NDArray[np.floa
             know.
     """
     folder = Path(folder)
-    for name in (CARD, WEIGHTS):
+    for name, limit in MAX_BYTES.items():
         if not (folder / name).is_file():
             raise CheckpointError(f"{folder} is not a checkpoint: it has no {name}")
+        if (folder / name).stat().st_size > limit:
+            raise CheckpointError(f"{folder / name} is larger than {limit} bytes")
     card = read_card(folder)
     try:
         tensors = load_tensors((folder / WEIGHTS).read_bytes())
@@ -128,7 +148,7 @@ def read_card(folder: str | Path) -> Card:
     path = Path(folder) / CARD
     try:
         content = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
     version = content.get("format_version") if isinstance(content, dict) else None
     if version != FORMAT_VERSION:
@@ -160,8 +180,12 @@ def shipped_checkpoints() -> list[str]:
 
 def find_checkpoint(name: str) -> Path | None:
     """Finds a checkpoint by its folder, or by its name among the shipped ones."""
-    if Path(name).is_dir():
-        return Path(name)
+    try:
+        if Path(name).is_dir():
+            return Path(name)
+    except OSError:
+        # Such as a name too long for any file.
+        return None
     for root in checkpoint_roots():
         if name in shipped_checkpoints() and (root / name / CARD).is_file():
             return root / name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,7 @@ class LearnedPolicy:
         self.sample = sample
         self.encoding = _encoding_of(card)
         self._table = (self.encoding.rules, self.encoding.episode)
-        shape = card.network
-        self.network = PolicyNetwork(shape.state_size, shape.hidden, shape.action_hidden)
-        self.network.load_state_dict(network.state_dict())
-        self.network.requires_grad_(False).eval()
+        self.network = copy.deepcopy(network).requires_grad_(False).eval()
 
     @classmethod
     def load(cls, folder: str | Path, **options: Any) -> LearnedPolicy:
@@ -65,7 +63,9 @@ class LearnedPolicy:
         card, tensors = load_checkpoint(folder)
         _encoding_of(card)
         shape = card.network
-        network = PolicyNetwork(shape.state_size, shape.hidden, shape.action_hidden)
+        # Shapes without memory: whatever the card asks for, nothing is allocated.
+        with torch.device("meta"):
+            network = PolicyNetwork(shape.state_size, shape.hidden, shape.action_hidden)
         expected = {key: tuple(value.shape) for key, value in network.state_dict().items()}
         found = {key: value.shape for key, value in tensors.items()}
         if expected != found:
@@ -75,7 +75,8 @@ class LearnedPolicy:
                 f"{folder}: weights {key!r} have shape {found.get(key)}; its card asks for "
                 f"{expected.get(key)}"
             )
-        network.load_state_dict({key: torch.from_numpy(value) for key, value in tensors.items()})
+        weights = {key: torch.from_numpy(value) for key, value in tensors.items()}
+        network.load_state_dict(weights, assign=True)
         return cls(card, network, **options)
 
     def save(self, folder: str | Path) -> None:

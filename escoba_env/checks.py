@@ -1,0 +1,96 @@
+"""Checks of arguments: each gives the value in one plain form, or an error that names it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def whole(name: str, value: Any, low: int, high: int, allowed: str | None = None) -> int:
+    """Returns a whole number as an ``int``.
+
+    Args:
+        name: What the value is called.
+        value: Any integer type but booleans.
+        low: Lowest allowed value.
+        high: Highest allowed value.
+        allowed: What is allowed, in words; default: the range.
+
+    Raises:
+        ValueError: If it is none, or out of range.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = low - 1
+    if isinstance(value, bool | np.bool_) or not low <= number <= high:
+        allowed = allowed or f"a whole number, {low} to {high}"
+        raise ValueError(f"{name}={value!r} is not possible; allowed: {allowed}")
+    return number
+
+
+def wholes(
+    name: str, values: ArrayLike, shape: tuple[int, ...] | None, low: int, high: int
+) -> NDArray[np.int64]:
+    """Returns whole numbers as an int64 array.
+
+    Args:
+        name: What the values are called.
+        values: Any integer type but booleans.
+        shape: Shape that they have; none: one dimension of any length.
+        low: Lowest allowed value.
+        high: Highest allowed value.
+
+    Raises:
+        ValueError: If the shape is another one, or a value is none or out of range.
+    """
+    try:
+        array = np.asarray(values)
+    except (ValueError, OverflowError):
+        # Ragged lists: no array, and so of no shape that is allowed.
+        array = np.empty((), object)
+    right = array.ndim == 1 if shape is None else array.shape == shape
+    if right and array.size == 0:
+        return np.empty(array.shape, np.int64)
+    if not right or array.dtype.kind not in "iu" or not ((array >= low) & (array <= high)).all():
+        expected = "one dimension" if shape is None else f"shape {shape}"
+        raise ValueError(
+            f"{name} {_short(values)} are {array.dtype} of shape {array.shape}; "
+            f"allowed: integers of {expected}, each {low} to {high}"
+        )
+    return array.astype(np.int64, copy=False)
+
+
+def one_of(name: str, value: Any, choices: Collection[str]) -> str:
+    """Returns a word out of some.
+
+    Raises:
+        ValueError: If it is another one.
+    """
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} {value!r} is unknown; allowed: {', '.join(choices)}")
+    return value
+
+
+def buffer(name: str, array: Any, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Returns an array that can be written into.
+
+    Raises:
+        ValueError: If it is none, or of another shape or dtype.
+    """
+    wanted = f"a writeable {np.dtype(dtype)} array of shape {shape}"
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{name} is {_short(array)}; allowed: {wanted}")
+    if array.shape != shape or array.dtype != dtype or not array.flags.writeable:
+        rest = "" if array.flags.writeable else ", read-only"
+        raise ValueError(f"{name} is {array.dtype} of shape {array.shape}{rest}; allowed: {wanted}")
+    return array
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,1 @@
+"""Pictures of a game: ``ansi`` as text, ``picture`` as pixels (needs the extra ``render``)."""
