@@ -230,6 +230,12 @@ class Rules:
             raise self._refuse(name)
         return tuple(item for item in allowed if item in value)
 
+    def _always_fifteen(self) -> bool:
+        """Whether every choice of first table cards totals ``target_sum``."""
+        values = sorted(rank for rank in self.ranks for _ in self.suits)
+        lowest, highest = sum(values[: self.table_size]), sum(values[::-1][: self.table_size])
+        return not self.jokers and lowest == highest == self.target_sum
+
     def _check_combinations(self) -> None:
         if self.partnership and self.players != 4:
             raise self._refuse("partnership", f"true only with players=4 (players={self.players})")
@@ -250,6 +256,11 @@ class Rules:
                 raise self._refuse(
                     "initial_table", "'play' with capture_by='value': no source defines both"
                 )
+        if self.initial_table == "redeal" and self._always_fifteen():
+            raise self._refuse(
+                "initial_table",
+                "anything but 'redeal' for a pack of which every first table is fifteen",
+            )
         needed = self.table_size + self.players * self.hand_size
         if needed > self.pack_size:
             raise RulesError(

@@ -12,7 +12,7 @@ from typing import Any
 
 from escoba_env.rules import PRESETS, Rules, make_rules
 
-_SMALL = {
+_SMALL: dict[str, dict[str, Any]] = {
     "ten cards, two suits": {
         "ranks": (1, 2, 3, 4, 5),
         "suits": ("oros", "copas"),
