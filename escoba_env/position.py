@@ -454,6 +454,8 @@ def _read(rules: Rules, episode: str, parts: dict[str, str]) -> NDArray[np.void]
         names = _split("stock", parts, ",", size)
         record["stock"][:size] = [HIDDEN if n == "?" else parse_card(n) for n in names]
     _read_log(record, parts)
+    if not 0 <= record["turn"] < seats:
+        raise ValueError(f"turn={int(record['turn'])}; allowed: seats 0 to {seats - 1}")
     kernels.set_legal(lower(rules, episode), out)
     return out
 

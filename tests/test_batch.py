@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from reference.compare import Fields
 from test_engine_against_reference import (
-    Fields,
     examples,
     playable_games,
     seeds,

@@ -1,4 +1,4 @@
-"""Laws that whole games of the engine keep at every step, for any rules that it plays."""
+"""Laws that whole games of the engine keep at every step, for any rules."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.compare import TABLES, Fields, deck_of
+from reference.presets import PRESETS
 from test_engine_against_reference import (
-    TABLES,
-    Fields,
-    deck_of,
     examples,
+    fields_of_fifteen,
     match_fields,
     playable_fields,
     playable_games,
@@ -22,10 +22,12 @@ from test_engine_against_reference import (
 )
 
 from escoba_env import Batch, Game
-from escoba_env.cards import LAY, cards_in
+from escoba_env.cards import JOKERS, LAY, cards_in
 from escoba_env.engine.record import AT_END, FROM_START, NOBODY, NOT_YET, TWELFTHS
 
 every_table = pytest.mark.parametrize("table", TABLES)
+
+JOKER_BITS = sum(1 << card for card in JOKERS)
 
 Chooser = Callable[[Game, random.Random], int]
 
@@ -150,6 +152,19 @@ def test_hands_are_as_large_as_their_counts_and_differ_by_one_at_most(
         assert (held[0] == 0) == now.is_over
 
 
+def assert_makes_the_sum(game: Game, card: int, taken: int) -> None:
+    """Asserts that a card may capture a set: fifteen, its own value, or what jokers make up."""
+    cards = taken | (1 << card)
+    jokers = (cards & JOKER_BITS).bit_count()
+    assert taken
+    if game.rules.capture_by == "value":
+        assert value_of(taken) == card % 10 + 1
+    elif jokers:
+        assert value_of(cards & ~JOKER_BITS) <= game.rules.target_sum - jokers
+    else:
+        assert value_of(cards) == game.rules.target_sum
+
+
 @examples(60)
 @given(playable_fields(), seeds)
 def test_only_the_chosen_action_changes_the_cards_and_only_in_its_seat(
@@ -175,7 +190,7 @@ def test_only_the_chosen_action_changes_the_cards_and_only_in_its_seat(
         played = 1 << int(card)
         if new:
             taken = new ^ played
-            assert value_of(new) == game.rules.target_sum
+            assert_makes_the_sum(game, int(card), taken)
             assert new & played
             assert taken & ~int(before["table"]) == 0
             assert int(after["table"]) == int(before["table"]) ^ taken
@@ -183,7 +198,7 @@ def test_only_the_chosen_action_changes_the_cards_and_only_in_its_seat(
         else:
             assert int(after["table"]) == int(before["table"]) | played
             assert after["last_capturer"] == before["last_capturer"]
-        swept = bool(new) and after["table"] == 0
+        swept = bool(new) and after["table"] == 0 and new & JOKER_BITS == 0
         assert after["escobas"][seat] == before["escobas"][seat] + swept
 
 
@@ -200,8 +215,15 @@ def test_the_log_of_a_finished_round_tells_how_every_card_moved(fields: Fields, 
     assert (played_at == FROM_START).sum() == game.rules.table_size
     for turn in range(turns):
         cards = sum(1 << int(card) for card in np.flatnonzero(taken_at == turn))
-        assert cards == 0 or value_of(cards) == game.rules.target_sum
-        assert cards == 0 or cards >> int(np.flatnonzero(played_at == turn)[0]) & 1
+        (card,) = np.flatnonzero(played_at == turn)
+        if cards:
+            assert cards >> int(card) & 1
+            assert_makes_the_sum(game, int(card), cards ^ (1 << int(card)))
+    with_the_deal = taken_at == FROM_START
+    assert (played_at[with_the_deal] == FROM_START).all()
+    assert with_the_deal.sum() in (0, game.rules.table_size)
+    if with_the_deal.any():
+        assert game.rules.initial_table in ("dealer", "eldest")
     captured = np.bitwise_or.reduce(game.record["piles"])
     for card in np.flatnonzero(in_pack):
         assert (taken_at[card] != NOT_YET) == bool(captured >> card & 1)
@@ -264,10 +286,90 @@ def test_leftovers_total_ten_modulo_fifteen_and_the_last_card_never_sweeps(
 
 
 @examples(60)
-@given(playable_fields(), seeds)
+@given(fields_of_fifteen(), seeds)
 def test_what_is_captured_is_a_multiple_of_the_target_sum(fields: Fields, seed: int) -> None:
+    """With building and a table that is won or set aside too; not with jokers, nor in Scopa."""
     game = finished(fields, seed)
     assert (value_of(game.rules.pack) - value_of(leftovers(game))) % game.rules.target_sum == 0
+
+
+def finished_games(fields: Fields, games: int) -> list[Game]:
+    """Returns finished games of one round."""
+    return [finished(fields, seed) for seed in range(games)]
+
+
+@every_table
+@pytest.mark.parametrize("preset", ["classic", "tabletop", "ludoteka", "argentine", "open_table"])
+def test_the_laws_of_leftovers_hold_in_every_preset_of_fifteen_without_jokers(
+    preset: str, table: str
+) -> None:
+    """They total ten more than a multiple of fifteen, whatever becomes of the first table."""
+    first_tables = 0
+    for game in finished_games({**PRESETS[preset], **TABLES[table]}, 60):
+        left = leftovers(game)
+        aside = int(game.record["set_aside"])
+        first_tables += bool(aside) or bool((game.record["taken_at"] == FROM_START).any())
+        assert value_of(aside) in (0, 15)
+        assert left
+        assert value_of(left) % 15 == 10
+        assert 35 not in sweeps_in_the_log(game)
+        if game.rules.capture == "card":
+            assert game.record["last_capturer"] != NOBODY
+    assert (first_tables > 0) == (game.rules.initial_table != "play")
+
+
+def test_with_jokers_leftovers_may_total_anything_and_the_last_card_may_sweep() -> None:
+    """The stock is left with two cards at least, so that it is the table that may be empty."""
+    totals, swept = set(), 0
+    for game in finished_games({**PRESETS["comodines"], "players": 2}, 300):
+        left = leftovers(game)
+        assert left.bit_count() >= 2
+        totals.add(value_of(left & ~JOKER_BITS) % 15)
+        swept += 35 in sweeps_in_the_log(game)
+    assert len(totals) > 10
+    assert swept > 0
+
+
+def test_in_scopa_the_last_card_may_sweep_and_that_scores_nothing() -> None:
+    swept = left_over = 0
+    for game in finished_games({**PRESETS["scopa"], "players": 2}, 300):
+        # A capture takes as much as is played: what is left is even.
+        assert value_of(leftovers(game)) % 2 == 0
+        left_over += bool(leftovers(game))
+        sweeps = sweeps_in_the_log(game)
+        swept += 35 in sweeps
+        assert game.record["escobas"].sum() == len([turn for turn in sweeps if turn != 35])
+    assert swept > 0
+    assert left_over > 0
+
+
+def test_thirty_is_never_set_aside_and_fifteen_always_is() -> None:
+    """A table set aside totals fifteen, so the laws of leftovers hold; with jokers it has none."""
+    for preset in ("argentine", "comodines"):
+        seen = {15: 0, 30: 0}
+        for seed in range(400):
+            game = Game(preset, seed=seed)
+            first = sum(1 << int(card) for card in game.record["stock"][6:10])
+            if first & JOKER_BITS or value_of(first) not in seen:
+                assert game.record["set_aside"] == 0
+                continue
+            seen[value_of(first)] += 1
+            aside = first if value_of(first) == 15 else 0
+            assert game.record["set_aside"] == aside
+            assert game.record["table"] == first ^ aside
+        assert all(seen.values())
+
+
+def test_a_redeal_leaves_no_first_table_of_fifteen_and_keeps_the_dealer() -> None:
+    seen = set()
+    for seed in range(400):
+        game, played = Game(initial_table="redeal", seed=seed), Game(seed=seed)
+        assert game.dealer == played.dealer
+        assert value_of(int(game.record["table"])) != 15
+        again = value_of(int(played.record["table"])) == 15
+        assert (game.get_state() == played.get_state()) == (not again)
+        seen.add(again)
+    assert seen == {False, True}
 
 
 def test_a_pack_that_totals_a_multiple_of_fifteen_may_end_with_a_sweep_that_scores() -> None:

@@ -44,6 +44,22 @@ TABLES: dict[str, tuple[dict[str, Any], str, str, bool]] = {
         "margin",
         False,
     ),
+    "building": ({"preset": "tabletop", "players": 3}, "round", "margin", False),
+    "building, optional": (
+        {"preset": "tabletop", "capture": "optional", "initial_table": "eldest"},
+        "round",
+        "margin",
+        False,
+    ),
+    "jokers": ({"preset": "comodines", "capture": "optional"}, "round", "points", False),
+    "dealer": (
+        {"preset": "ludoteka", "initial_thirty": "sum", "target": 2},
+        "match",
+        "margin",
+        True,
+    ),
+    "redeal": ({"initial_table": "redeal", "target_sum": 20}, "round", "margin", False),
+    "scopa": ({"preset": "scopa", "players": 4, "partnership": True}, "round", "win", True),
     "small sum": ({"target_sum": 6, "capture": "hand"}, "round", "margin", False),
     "small pack": (
         {"ranks": (1, 5, 9, 10), "suits": ("copas", "bastos"), "hand_size": 1, "target_sum": 10},
@@ -68,10 +84,9 @@ def play(fields: dict[str, Any], episode: str, reward: str, skip_forced: bool) -
         for seat in range(batch.rules.players):
             views = batch.views(seats=np.full(games, seat))
             digest.update(views.records.tobytes() + views.keys.tobytes())
-            # Facts take long as plain Python; a few are as good as all.
-            for encoding in encodings[: 1 + (steps % 2 == 0)]:
-                for array in views.observe(encoding):
-                    digest.update(array.tobytes())
+            # Facts take long as plain Python; each encoding in turn is as good as all.
+            for array in views.observe(encodings[steps % len(encodings)]):
+                digest.update(array.tobytes())
         playing = np.flatnonzero(~batch.over)
         actions = policies[steps // 2 % 2].act(batch.views(playing))
         rewards, over = batch.step(actions, playing)

@@ -14,19 +14,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.compare import Fields, somebody_can_score
 from reference.presets import CLASSIC
 from reference.presets import PRESETS as REFERENCE_PRESETS
 from test_engine_against_reference import (
-    Fields,
     examples,
     playable_fields,
     seeds,
-    somebody_can_score,
 )
 
 from escoba_env import PRESETS, Batch, Game, Rules, RulesError, make_rules
 from escoba_env.cards import FULL_PACK
-from escoba_env.engine.record import _NOT_PLAYABLE, NotPlayableError
 from escoba_env.rules import CHOICES
 
 FIELDS = [field.name for field in dataclasses.fields(Rules)]
@@ -225,36 +223,16 @@ def test_an_unknown_preset_in_a_mapping_is_refused(preset: Any) -> None:
         make_rules({"preset": preset})
 
 
-# What the engine does not play yet
-
-NOT_YET: list[tuple[str, Any]] = [
-    ("building", True),
-    *(("initial_table", choice) for choice in ("dealer", "eldest", "set_aside", "redeal")),
-    ("jokers", 2),
-    ("capture_by", "value"),
-    ("napola", True),
-]
+# What can never end
 
 
-@pytest.mark.parametrize(("field", "value"), NOT_YET)
-def test_a_rule_that_is_not_played_yet_is_refused_by_name(field: str, value: Any) -> None:
-    """The rules themselves are valid; it is the game that cannot be made."""
-    rules = Rules(**{field: value})
-    named = re.escape(f"{field}={value!r}")
-    for make in (
-        lambda: Game(rules),
-        lambda: Game(**{field: value}),
-        lambda: Batch(2, rules),
-        lambda: Game.from_position(rules, hands=["1o", "2o"]),
-    ):
-        with pytest.raises(NotPlayableError, match=named):
-            make()
-
-
-def test_the_fields_above_are_all_that_is_not_played_yet() -> None:
-    assert {field for field, _ in NOT_YET} == set(_NOT_PLAYABLE)
-    for field, playable in _NOT_PLAYABLE.items():
-        assert getattr(Rules(), field) == playable
+def test_a_redeal_that_never_helps_is_refused() -> None:
+    """Every first table makes fifteen, so the deal would never end: a single rank can do so."""
+    fields: Fields = {"ranks": (5,), "table_size": 2, "hand_size": 1, "target_sum": 10}
+    for possible in ({}, {"initial_table": "set_aside"}, {"initial_table": "redeal", "jokers": 2}):
+        Rules(**{**fields, **possible})
+    with pytest.raises(RulesError, match="initial_table='redeal'"):
+        Rules(**fields, initial_table="redeal")
 
 
 @examples(200)
@@ -438,15 +416,11 @@ def any_fields(draw: st.DrawFn) -> Fields:
 def test_rules_that_are_accepted_give_a_game_in_which_somebody_can_always_move(
     fields: Fields, seed: int
 ) -> None:
-    """Or one that is not playable yet, which says so."""
     try:
         rules = Rules(**fields)
     except RulesError:
         return
-    try:
-        game = Game(rules, seed=seed)
-    except NotPlayableError:
-        return
+    game = Game(rules, seed=seed)
     rng = random.Random(seed)
     turns = 0
     while not game.is_over:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from reference.compare import Fields
 from test_engine_against_reference import (
-    Fields,
     examples,
     games_in_progress,
     playable_games,

@@ -69,7 +69,7 @@ WORK = np.dtype(
         ("worth", np.float64, (SCRATCH,)),  # worth of its cards
         ("best", np.float64, (SCRATCH,)),  # by total: worth of the best subset that makes it, or -1
         ("chosen", np.int64, (SCRATCH,)),  # by total: that subset, as a set of heads
-        ("sweep_worth", np.float64),  # what a sweep by the next seat is worth
+        ("sweeps_score", np.int64),  # whether a sweep by the next seat scores
         ("singles", np.float64, (11,)),  # by value: worth of the best single card, or -1
         ("reply_by_value", np.float64, (11,)),  # by value: worth of the best reply with such a card
         ("reply", np.float64, (22,)),  # worth of each kind of reply, best first
@@ -307,8 +307,8 @@ def reply_to(spec, work, whole, value):
         if need <= 0:
             return -1.0
         worth = work["best"][need]
-    if worth >= 0.0 and whole == need and work["jokers"] == 0:
-        worth += work["sweep_worth"]
+    if worth >= 0.0 and whole == need and work["jokers"] == 0 and work["sweeps_score"]:
+        worth += spec["escoba_worth"]
     jokers = work["jokers"]
     for used in range(1, jokers + 1):
         for t in range(need - used + 1):
@@ -341,8 +341,11 @@ def expected_reply(spec, unseen, held, work):
     """
     if held == 0 or work["size"] + work["jokers"] == 0:
         return 0.0
-    target = int(spec["target_sum"])
-    best_subsets(work, target)
+    # By value, what is needed is up to 10, whatever the target.
+    limit = int(spec["target_sum"])
+    if spec["capture_by"] == BY_VALUE:
+        limit = max(limit, 10)
+    best_subsets(work, limit)
     whole = 0
     for i in range(work["size"]):
         whole += work["total"][i]
@@ -393,7 +396,7 @@ def expected_reply(spec, unseen, held, work):
 @kernel
 def sweepers(spec, work, unseen):
     """Cards out of ``unseen`` that would sweep the table in ``work``, and score for it."""
-    if work["size"] == 0 or work["jokers"] or work["sweep_worth"] == 0.0:
+    if work["size"] == 0 or work["jokers"] or work["sweeps_score"] == 0:
         return 0
     whole = 0
     for i in range(work["size"]):
@@ -435,9 +438,8 @@ def write_facts(spec, s, out, row, start, work, forgotten):
     left = popcount(unseen)
     legal = s["legal"]
     table = s["table"]
-    work["sweep_worth"] = spec["escoba_worth"]
-    if spec["capture_by"] == BY_VALUE and is_before_last_turn(spec, s):
-        work["sweep_worth"] = 0.0
+    by_value = spec["capture_by"] == BY_VALUE
+    work["sweeps_score"] = 0 if by_value and is_before_last_turn(spec, s) else 1
     while legal:
         action = lowest(legal)
         legal &= legal - 1
