@@ -890,6 +890,7 @@ def test_the_payload_of_these_tests_works(tmp_path: Path) -> None:
         ({"opponents": {"runs/nobody/checkpoint": 0.5}}, "runs/nobody/checkpoint"),
         ({"opponents": {"greedy:depth=2": 0.5}}, "depth"),
         ({"evaluation": {"against": ["greedy", "gredy"]}}, "gredy"),
+        ({"evaluation": {"against": ["past"]}}, "past"),
         ({"rules": {"building": True}}, "building"),
         ({"rules": {"preset": "scopa"}}, "capture_by"),
         ({"rules": {"preset": "mus"}}, "mus"),

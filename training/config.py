@@ -99,8 +99,9 @@ class Config(_Settings):
     """What is measured on the way."""
     save_every: int = Field(250_000, ge=1)
     """Decisions between two saves."""
-    threads: int = Field(2, ge=1)
-    """Threads of the learner."""
+    threads: int = Field(1, ge=1)
+    """Threads of the learner. More than one helps where no other process wants the cores: threads
+    that wait for each other on a busy machine made training thirty times slower."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Config:
