@@ -29,7 +29,7 @@ def whole(name: str, value: Any, low: int, high: int, allowed: str | None = None
         number = low - 1
     if isinstance(value, bool | np.bool_) or not low <= number <= high:
         allowed = allowed or f"a whole number, {low} to {high}"
-        raise ValueError(f"{name}={value!r} is not possible; allowed: {allowed}")
+        raise ValueError(f"{name} {value!r} is not possible; allowed: {allowed}")
     return number
 
 

@@ -62,8 +62,8 @@ def playable_fields(draw: st.DrawFn) -> Fields:
         "capture": draw(st.sampled_from(CAPTURES)),
         "initial_thirty": draw(st.sampled_from(["groups", "sum"])),
         "ties": draw(st.sampled_from(["none", "all", "split"])),
-        "target": draw(st.integers(1, 30)),
-        "partnership_target": draw(st.none() | st.integers(1, 30)),
+        "target": draw(st.sampled_from([1, 4, 21, 200, 100_000])),
+        "partnership_target": draw(st.sampled_from([None, 1, 30, 5000])),
         "open_hands": draw(st.booleans()),
     }
     for name in ("most_cards", "most_oros", "most_sevens", "seven_of_oros", "setenta", "escoba"):
@@ -110,7 +110,8 @@ def somebody_can_score(fields: Fields) -> bool:
 match_fields = playable_fields().filter(somebody_can_score)
 playable_games = playable_fields().flatmap(
     lambda fields: st.tuples(
-        st.just(fields), st.sampled_from(["round", "match"][: 1 + somebody_can_score(fields)])
+        st.just(fields),
+        st.sampled_from(["round", "match", "match"][: 1 + 2 * somebody_can_score(fields)]),
     )
 )
 """Rules and an episode."""

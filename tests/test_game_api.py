@@ -300,7 +300,10 @@ def test_seeds_games_and_rounds_have_decks_of_their_own() -> None:
         game.step(rng.choice(game.legal_actions()))
         if game.record["round_index"] > round_index:
             decks.append(deck_of(game))
-    assert len({tuple(deck) for deck in decks}) == len(decks) == 10
+    batch = Batch(3, seed=0)
+    batch.reset(0, game_indices=[2**31, 2**32, 2**63 - 1])
+    decks += batch.states["stock"][:, :40].tolist()
+    assert len({tuple(deck) for deck in decks}) == len(decks) == 13
 
 
 # Starting a game
