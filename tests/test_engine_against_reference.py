@@ -81,7 +81,8 @@ def fields_of_fifteen(draw: st.DrawFn) -> Fields:
 match_fields = playable_fields().filter(somebody_can_score)
 playable_games = playable_fields().flatmap(
     lambda fields: st.tuples(
-        st.just(fields), st.sampled_from(["round", "match"][: 1 + somebody_can_score(fields)])
+        st.just(fields),
+        st.sampled_from(["round", "match", "match"][: 1 + 2 * somebody_can_score(fields)]),
     )
 )
 """Rules and an episode."""

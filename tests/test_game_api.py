@@ -26,7 +26,14 @@ from test_engine_against_reference import (
 )
 
 from escoba_env import Batch, Game, IllegalActionError, Move, parse_move
-from escoba_env.cards import CARD_NAMES, LAY, NUM_ACTIONS, names_of, parse_cards
+from escoba_env.cards import (
+    CARD_NAMES,
+    LAY,
+    NUM_ACTIONS,
+    SEVEN_OF_OROS,
+    names_of,
+    parse_cards,
+)
 from escoba_env.engine.record import NOBODY, STATE
 from escoba_env.engine.rng import below, philox
 from escoba_env.position import table_text
@@ -301,7 +308,10 @@ def test_seeds_games_and_rounds_have_decks_of_their_own() -> None:
         game.step(rng.choice(game.legal_actions()))
         if game.record["round_index"] > round_index:
             decks.append(deck_of(game))
-    assert len({tuple(deck) for deck in decks}) == len(decks) == 10
+    batch = Batch(3, seed=0)
+    batch.reset(0, game_indices=[2**31, 2**32, 2**63 - 1])
+    decks += [[CARD_NAMES[card] for card in stock[:40]] for stock in batch.states["stock"]]
+    assert len({tuple(deck) for deck in decks}) == len(decks) == 13
 
 
 # Starting a game
@@ -765,6 +775,23 @@ def test_a_text_with_a_part_that_cannot_be_is_refused(key: str, value: str) -> N
 def test_a_number_that_is_out_of_range_is_refused_with_its_name(key: str, value: str) -> None:
     with pytest.raises(ValueError, match=f"{key}.*9999*"):
         Game.from_text(change_part(Game(seed=0).to_text(), key, value))
+
+
+@pytest.mark.parametrize(
+    ("played", "picked"),
+    [("7o", "Rc"), ("7o", "Sc,5c"), ("7o", "Sc"), ("7o", "5c,3b"), ("1c", "-"), ("1c", "Rc")],
+)
+def test_a_text_of_a_turn_that_cannot_go_on_is_refused(played: str, picked: str) -> None:
+    """The 7 may take the sota, or 5 and 3, and the ace nothing: no other picks are a turn."""
+    game = Game.from_position(hands=["7o 1c", "5e 2b"], table="Sc 5c 3b Rc", seed=0)
+    game.step(SEVEN_OF_OROS)
+    text = game.to_text()
+    assert " hands=1c/" in text
+    other = "1c" if played == "7o" else "7o"
+    for key, value in (("hands", f"{other}/2b,5e"), ("played", played), ("picked", picked)):
+        text = change_part(text, key, value)
+    with pytest.raises(ValueError, match=r"picked|played|legal"):
+        Game.from_text(text)
 
 
 @pytest.mark.parametrize("text", ["", " ", "escoba/2", "escoba/1", "escoba/1 turn=0", 5, None, b""])

@@ -458,6 +458,25 @@ def test_returns_are_the_sum_of_rewards_and_rewards_come_at_the_end_of_rounds(
     assert game.returns == pytest.approx(total.tolist(), abs=1e-9)
 
 
+@pytest.mark.parametrize("reward", ["margin", "points", "win"])
+@every_table
+def test_returns_add_up_over_the_rounds_of_a_match(table: str, reward: str) -> None:
+    game, rng = Game(TABLES[table], seed=6, episode="match", reward=reward), random.Random(6)
+    total = np.zeros(game.rules.players)
+    rounds = 0
+    for one_round in rounds_of(game, rng, most=100):
+        for _ in one_round:
+            pass
+        total += game.rewards
+        rounds += 1
+    assert game.is_over
+    assert rounds > 3
+    assert game.returns == pytest.approx(total.tolist(), abs=1e-9)
+    if reward == "points":
+        sides = [game.rules.side_of(seat) for seat in range(game.rules.players)]
+        assert game.returns == [game.scores[side] for side in sides]
+
+
 def round_rewards(game: Game) -> list[float]:
     """Returns what each seat should earn with the round that has just ended."""
     points, sides = game.round_points, game.rules.num_sides

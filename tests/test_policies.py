@@ -400,6 +400,19 @@ def test_rules_of_the_same_layout_are_played_as_they_are() -> None:
     assert (policy.probabilities(plain) != policy.probabilities(argentine)).any()
 
 
+def test_match_scores_are_read_by_the_target_that_is_played_to() -> None:
+    policy = make_policy(2, episode="match")
+    views = {t: batch_after(60, episode="match", target=t).views() for t in (21, 60)}
+    for target in (21, 60, 21):
+        seen = views[target]
+        assert seen.records["scores"].any(1).mean() > 0.9
+        fresh = make_policy(2, {"target": target}, episode="match")
+        assert (policy.probabilities(seen) == fresh.probabilities(seen)).all()
+    # Nobody has won yet: the games are alike and only the target differs.
+    assert (views[21].records == views[60].records).all()
+    assert (policy.probabilities(views[21]) != policy.probabilities(views[60])).any()
+
+
 def test_a_policy_for_matches_plays_rounds() -> None:
     policy = make_policy(2, episode="match")
     assert "scores" in Encoding("tactical", Rules(), "match").layout()

@@ -534,6 +534,18 @@ CHECKS: dict[str, Callable[[Rules, Part, Part], None]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("rank", "worth"),
+    [("7", 21), ("6", 18), ("1", 16), ("5", 15), ("4", 14), ("3", 13), ("2", 12),
+     ("S", 10), ("C", 10), ("R", 10)],
+)  # fmt: skip
+def test_the_setenta_scale_is_that_of_the_rules_page(rank: str, worth: int) -> None:
+    spec = lower(make_rules(setenta=1))
+    pile = parse_cards([rank + suit for suit in "oceb"])
+    assert score.setenta_of(spec[0], card_set(pile)) == 4 * worth
+    assert score.setenta_of(spec[0], card_set(pile[1:])) == 0
+
+
 def case_parameters() -> list[Any]:
     """Returns the cases by their ids, those that the rules contradict as failing."""
     parameters = []

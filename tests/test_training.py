@@ -83,13 +83,13 @@ def some_views(**fields: Any) -> Views:
 
 
 @pytest.fixture
-def learner(tmp_path: Path) -> Callable[..., tuple[SelfPlayPPO, SelfPlay]]:
+def learner() -> Callable[..., tuple[SelfPlayPPO, SelfPlay]]:
     """Makes a learner and its games."""
 
     def make(config: Config, opponents: Any = ()) -> tuple[SelfPlayPPO, SelfPlay]:
         torch.set_num_threads(1)
         batch = batch_of(config)
-        model = SelfPlayPPO(config, batch, tmp_path / "log")
+        model = SelfPlayPPO(config, batch, None)
         return model, SelfPlay(batch, list(opponents), config.reward_scale, config.seed)
 
     return make
@@ -254,7 +254,7 @@ def test_a_run_learns_saves_and_its_policy_plays(tmp_path: Path, table: str) -> 
     config = tiny(2, **TABLES[table])
     folder = RunFolder(tmp_path / "run")
     policy = selfplay.train(config, folder)
-    untrained = SelfPlayPPO(config, batch_of(config), tmp_path / "log")
+    untrained = SelfPlayPPO(config, batch_of(config), None)
     before, after = untrained.network.state_dict(), policy.network.state_dict()
     for key, value in after.items():
         assert torch.isfinite(value).all()
@@ -331,7 +331,7 @@ def test_past_is_the_learner_at_the_last_refresh(
     if stop:
         assert len(learned) == stop
         selfplay.train(config, RunFolder(tmp_path / "run"), resume=True)
-    first = weights(SelfPlayPPO(config, batch_of(config), tmp_path / "log").network)
+    first = weights(SelfPlayPPO(config, batch_of(config), None).network)
     # During updates 1 to 3 it is the first learner, then the one after update 3, then after 6.
     assert len(set(learned)) == 8
     assert past == [first] * 3 + [learned[2]] * 3 + [learned[5]] * 2
@@ -622,8 +622,8 @@ LIVE = {
     "games": 64,
     "steps": 16,
     "minibatch": 256,
-    "save_every": LIVE_UPDATE,
-    "decisions": 20 * LIVE_UPDATE,
+    "save_every": 3 * LIVE_UPDATE,
+    "decisions": 60 * LIVE_UPDATE,
 }
 
 
@@ -635,17 +635,15 @@ def test_a_killed_run_goes_on_from_its_last_save(tmp_path: Path) -> None:
     process.send_signal(signal.SIGKILL)
     assert process.wait(60) == -signal.SIGKILL
     saved = torch.load(tmp_path / "run" / "resume.pt", weights_only=True)["decisions"]
-    assert LIVE_UPDATE <= saved < 20 * LIVE_UPDATE
+    assert 3 * LIVE_UPDATE <= saved < 60 * LIVE_UPDATE
     parts = selfplay.train(load_config(config), RunFolder(tmp_path / "run"), resume=True)
     whole = selfplay.train(load_config(config), RunFolder(tmp_path / "whole"))
     assert weights(parts.network) == weights(whole.network)
-    assert parts.card.training["decisions"] == whole.card.training["decisions"] == 20 * LIVE_UPDATE
+    assert parts.card.training["decisions"] == whole.card.training["decisions"] == 60 * LIVE_UPDATE
 
 
 def test_a_run_stopped_by_ctrl_c_ends_well_and_goes_on(tmp_path: Path) -> None:
-    config = write_config(
-        tmp_path / "tiny.yaml", settings(**{**LIVE, "save_every": 2 * LIVE_UPDATE})
-    )
+    config = write_config(tmp_path / "tiny.yaml", settings(**LIVE))
     process = start(config, tmp_path / "run")
     wait_for(tmp_path / "run" / "resume.pt", process)
     process.send_signal(signal.SIGINT)
@@ -655,7 +653,7 @@ def test_a_run_stopped_by_ctrl_c_ends_well_and_goes_on(tmp_path: Path) -> None:
     assert re.search(r"stopped at [\d,]+ decisions; go on with --resume", " ".join(err.split()))
     assert "Traceback" not in err
     saved = torch.load(tmp_path / "run" / "resume.pt", weights_only=True)["decisions"]
-    assert 2 * LIVE_UPDATE <= saved < 20 * LIVE_UPDATE
+    assert 3 * LIVE_UPDATE <= saved < 60 * LIVE_UPDATE
     policy = LearnedPolicy.load(tmp_path / "run" / "checkpoint")
     assert policy.card.training["decisions"] == saved
     longer = ("--decisions", saved + LIVE_UPDATE)
@@ -890,6 +888,7 @@ def test_the_payload_of_these_tests_works(tmp_path: Path) -> None:
         ({"opponents": {"runs/nobody/checkpoint": 0.5}}, "runs/nobody/checkpoint"),
         ({"opponents": {"greedy:depth=2": 0.5}}, "depth"),
         ({"evaluation": {"against": ["greedy", "gredy"]}}, "gredy"),
+        ({"evaluation": {"against": ["past"]}}, "past"),
         ({"rules": {"building": True}}, "building"),
         ({"rules": {"preset": "scopa"}}, "capture_by"),
         ({"rules": {"preset": "mus"}}, "mus"),

@@ -63,9 +63,9 @@ def train(config: Config, folder: RunFolder, *, resume: bool = False) -> Learned
     ]
     play = SelfPlay(batch, opponents, config.reward_scale, config.seed)
     run = _Run(config, folder, model, play, past)
-    if resume:
-        run.strength = folder.restore(model, play, past)
     try:
+        if resume:
+            run.strength = folder.restore(model, play, past)
         return run.go()
     finally:
         model.logger.close()
@@ -77,7 +77,7 @@ def _checked_batch(config: Config) -> Batch:
         batch = batch_of(config)
     except ValueError as error:
         raise ConfigError(f"config {config.name}: {error}") from None
-    for name in sorted({*config.opponents, *config.evaluation.against} - {"past"}):
+    for name in sorted({*(config.opponents.keys() - {"past"}), *config.evaluation.against}):
         try:
             load_policy(name).act(batch.views())
         except ValueError as error:

@@ -151,7 +151,7 @@ def read_card(folder: str | Path) -> Card:
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
     version = content.get("format_version") if isinstance(content, dict) else None
-    if version != FORMAT_VERSION:
+    if type(version) is not int or version != FORMAT_VERSION:
         raise CheckpointError(
             f"{path} is of format version {version!r}; this version reads {FORMAT_VERSION}"
         )

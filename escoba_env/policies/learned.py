@@ -100,7 +100,9 @@ class LearnedPolicy:
             observations, masks = self._observe(views)
             with torch.inference_mode():
                 logits, _ = self.network(torch.from_numpy(observations), torch.from_numpy(masks))
-            actions: NDArray[np.int64] = logits.argmax(1).numpy()
+            # Whatever a network says of a legal action, an illegal one is never better.
+            legal = torch.from_numpy(masks)
+            actions: NDArray[np.int64] = logits.masked_fill(~legal, -torch.inf).argmax(1).numpy()
             return actions
         actions = np.empty(len(views), np.int64)
         sample_actions(self.probabilities(views), views.records, views.keys, actions)
