@@ -391,7 +391,7 @@ class Batch:
             if len(np.unique(slots)) != len(slots):
                 raise ValueError(f"games {games!r}; allowed: no slot twice")
         # Whatever is a whole number is an action that can be explained, however large.
-        chosen = wholes("actions", actions, slots.shape, -(2**63), 2**64)
+        chosen = wholes("actions", actions, slots.shape)
         bad = kernels.first_illegal(self.states, slots, chosen)
         if bad >= 0:
             game = int(slots[bad])

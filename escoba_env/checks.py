@@ -34,7 +34,11 @@ def whole(name: str, value: Any, low: int, high: int, allowed: str | None = None
 
 
 def wholes(
-    name: str, values: ArrayLike, shape: tuple[int, ...] | None, low: int, high: int
+    name: str,
+    values: ArrayLike,
+    shape: tuple[int, ...] | None,
+    low: int | None = None,
+    high: int | None = None,
 ) -> NDArray[np.int64]:
     """Returns whole numbers as an int64 array.
 
@@ -42,8 +46,8 @@ def wholes(
         name: What the values are called.
         values: Any integer type but booleans.
         shape: Shape that they have; none: one dimension of any length.
-        low: Lowest allowed value.
-        high: Highest allowed value.
+        low: Lowest allowed value; none: any.
+        high: Highest allowed value, where there is a lowest one.
 
     Raises:
         ValueError: If the shape is another one, or a value is none or out of range.
@@ -56,11 +60,13 @@ def wholes(
     right = array.ndim == 1 if shape is None else array.shape == shape
     if right and array.size == 0:
         return np.empty(array.shape, np.int64)
-    if not right or array.dtype.kind not in "iu" or not ((array >= low) & (array <= high)).all():
+    limited = low is not None and high is not None
+    right = right and array.dtype.kind in "iu"
+    if not right or (limited and not ((array >= low) & (array <= high)).all()):
         expected = "one dimension" if shape is None else f"shape {shape}"
         raise ValueError(
             f"{name} {_short(values)} are {array.dtype} of shape {array.shape}; "
-            f"allowed: integers of {expected}, each {low} to {high}"
+            f"allowed: integers of {expected}{f', each {low} to {high}' if limited else ''}"
         )
     return array.astype(np.int64, copy=False)
 

@@ -377,7 +377,7 @@ def test_an_illegal_action_names_the_policy_and_what_is_legal() -> None:
     ids=["floats", "one too many", "two-dimensional", "nothing"],
 )
 def test_answers_of_another_shape_name_the_policy(answer: Any) -> None:
-    with pytest.raises(ValueError, match=r"policy 'fixed': actions are .*allowed: integers"):
+    with pytest.raises(ValueError, match=r"(?s)policy 'fixed': actions .*allowed: integers"):
         evaluate(Fixed(answer), "greedy", deals=5)
 
 
