@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 import random
 import re
@@ -184,6 +185,44 @@ def test_every_legal_action_leads_on_to_a_legal_move(game: Game) -> None:
     mask = game.legal_mask()
     assert (mask.dtype, mask.shape) == (np.int8, (NUM_ACTIONS,))
     assert np.flatnonzero(mask).tolist() == game.legal_actions()
+
+
+def test_a_move_is_played_by_as_few_picks_as_tell_it_from_the_others() -> None:
+    rng, most = random.Random(2), 0
+    for seed in range(40):
+        game = Game(capture="optional", seed=seed)
+        while not game.is_over:
+            moves = game.legal_moves()
+            for move in moves:
+                others = [other.taken for other in moves if other.card == move.card]
+                taken = [card for card in range(40) if move.taken >> card & 1]
+                choices = (
+                    sum(1 << card for card in chosen)
+                    for size in range(1, len(taken) + 1)
+                    for chosen in itertools.combinations(taken, size)
+                )
+                fewest = 1 + (len(others) > 1)
+                if move.taken:
+                    fewest = next(
+                        1 + chosen.bit_count()
+                        for chosen in itertools.chain([0] * (len(others) == 1), choices)
+                        if sum(other & chosen == chosen for other in others) == 1
+                    )
+                assert len(game.picks_of(move)) == fewest
+                most = max(most, fewest)
+            game.play(rng.choice(moves))
+    assert most > 2
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("", "''"), ("8o", "8o"), ("7o:", "7o:"), ("7o:xx", "xx"), ("7o:7o", "7o:7o"),
+     ("7o:5c+7o", "7o:5c+7o"), ("7o:5c+5c", "5c"), (":5c", "''"), ("7o 5c", "7o 5c"),
+     ("7o:5c:3b", "5c:3b")],
+)  # fmt: skip
+def test_what_is_no_text_of_a_move_is_refused(text: str, named: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(named)):
+        parse_move(text)
 
 
 # Random streams
@@ -733,6 +772,19 @@ def test_a_state_of_another_table_or_pack_is_refused(fields: Fields) -> None:
     assert not try_state(game, Game(**fields, seed=4).get_state(), random.Random(0))
 
 
+@pytest.mark.parametrize(
+    ("name", "place", "value"), [("phase", 0, 1), ("scores", 2, 12), ("round_points", 3, 12)]
+)
+def test_a_state_between_rounds_or_with_points_of_nobody_is_refused(
+    name: str, place: int, value: int
+) -> None:
+    game = play_some(Game(players=4, partnership=True, seed=0), random.Random(0), 1000)
+    assert game.is_over
+    record = np.frombuffer(game.get_state(), STATE).copy()
+    record[name].reshape(-1)[place] = value
+    check_refused(game, lambda: game.set_state(record.tobytes()), name)
+
+
 def change_part(text: str, key: str, value: str) -> str:
     """Returns a position's text with one part changed."""
     changed = re.sub(rf" {key}=\S*", lambda _: f" {key}={value}", text)
@@ -749,7 +801,8 @@ BAD_PARTS = [
     ("hands", "-/-"), ("hands", "?3/?3"), ("hands", "4o"), ("hands", "?-/?3"), ("hands", "?x/-"),
     ("piles", "-"), ("piles", "7o/-"), ("last", "2"), ("last", "x"), ("escobas", "0"),
     ("escobas", "0/-1"), ("escobas", "999/0"), ("played", "7o"), ("played", "xx"), ("played", "J1"),
-    ("picked", "7o"), ("scores", "0"), ("scores", "x,0"), ("scores", "1/0,0"), ("scores", "1/5,0"),
+    ("picked", "7o"), ("picked", "4c"), ("scores", "0"), ("scores", "x,0"), ("scores", "1/0,0"),
+    ("scores", "1/5,0"),
     ("scores", "-1,0"), ("scores", "nan,0"), ("scores", "inf,0"), ("scores", "99999999999,0"),
     ("scores", "1e999999999,0"), ("points", "-1,0"), ("points", "1e999999999,0"),
     ("round", "-1"), ("round", "99999999999"), ("round", "x"), ("aside", "7o"), ("first", "xx"),

@@ -248,6 +248,28 @@ def test_a_match_in_which_nobody_can_score_is_refused(fields: Fields) -> None:
                 make(fields, episode="match", seed=0)
 
 
+NO_POINTS = dict.fromkeys(POINT_FIELDS, 0)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        NO_POINTS,
+        {**NO_POINTS, "all_oros": 1, "suits": ("copas", "bastos")},
+        {**NO_POINTS, "all_sevens": 1, "ranks": (1, 2, 3, 4, 5, 6)},
+        {**NO_POINTS, "seven_of_oros": 1, "suits": ("copas", "bastos")},
+        {**NO_POINTS, "seven_of_oros": 1, "ranks": (1, 2, 3, 4, 5, 6)},
+        {"ranks": (2, 4, 6, 8), "target_sum": 15},
+        {"ranks": (9, 10), "hand_size": 1, "target_sum": 15},
+    ],
+    ids=repr,
+)
+def test_a_match_for_points_that_the_pack_does_not_have_is_refused(fields: Fields) -> None:
+    assert not somebody_can_score({**CLASSIC, **fields})
+    with pytest.raises(ValueError, match=r"match.*nobody can score"):
+        Game(fields, episode="match", seed=0)
+
+
 # One way to say the same
 
 
