@@ -889,8 +889,6 @@ def test_the_payload_of_these_tests_works(tmp_path: Path) -> None:
         ({"opponents": {"greedy:depth=2": 0.5}}, "depth"),
         ({"evaluation": {"against": ["greedy", "gredy"]}}, "gredy"),
         ({"evaluation": {"against": ["past"]}}, "past"),
-        ({"rules": {"building": True}}, "building"),
-        ({"rules": {"preset": "scopa"}}, "capture_by"),
         ({"rules": {"preset": "mus"}}, "mus"),
         ({"opponents": {"greedy": 0.7, "random": 0.7}}, "1.4"),
         ({"decisions": 0}, "decisions"),
