@@ -175,6 +175,7 @@ class Game:
             ValueError: If the position is not possible: a card twice, missing or not in the pack,
                 hands that do not fit the turn, a number out of range.
         """
+        seed = check_seed(seed)
         game = cls(rules, episode=episode, reward=reward, seed=seed, **fields)
         seats = game.rules.players
         record = np.zeros(1, STATE)
@@ -502,7 +503,9 @@ class Game:
     def _check_scores(self, scores: Sequence[float]) -> list[int]:
         sides = self.rules.num_sides
         try:
-            twelfths = [round(_number(x) * TWELFTHS, 6) for x in scores]
+            # A set or a mapping has numbers too, but none that belongs to a side.
+            given = scores if isinstance(scores, list | tuple | np.ndarray) else [None]
+            twelfths = [round(_number(x) * TWELFTHS, 6) for x in given]
             possible = all(0 <= x <= 2**30 and x == int(x) for x in twelfths)
         except (TypeError, ValueError, OverflowError):
             twelfths, possible = [], False

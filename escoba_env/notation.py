@@ -44,7 +44,10 @@ def parse_move(text: str) -> Move:
     Raises:
         ValueError: If the text is not a move.
     """
-    text = text.strip()
+    given: object = text
+    if not isinstance(given, str):
+        raise ValueError(f"move {given!r} is not text; allowed: 7o, 7o:5c+3b or 7o>1c+2e")
+    text = given.strip()
     separator = ":" if ":" in text else ">"
     card, found, cards = text.partition(separator)
     if found and not cards:

@@ -813,9 +813,10 @@ def test_a_name_leads_nowhere_but_to_a_shipped_checkpoint(shipped: Path, name: s
         load_policy(name)
 
 
-def test_a_folder_comes_before_a_shipped_checkpoint_of_the_same_name(shipped: Path) -> None:
+def test_a_shipped_checkpoint_comes_before_a_folder_of_the_same_name(shipped: Path) -> None:
     make_policy(name="mine").save(Path("good"))
-    assert load_policy("good").name == "mine"
+    assert load_policy("good").name != "mine"
+    assert load_policy("./good").name == "mine"
 
 
 def test_a_card_whose_name_is_a_path_reaches_no_path(shipped: Path, tmp_path: Path) -> None:

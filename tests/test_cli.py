@@ -158,7 +158,7 @@ PLAY = ("evaluate", "greedy", "random")
         ((*PLAY, "--rule", "ties=all", "--rule", "ties=none"), ("ties", "twice")),
         ((*PLAY, "--rule", "players=3", "--players", "2"), ("players=2", "twice")),
         ((*PLAY, "--episode", "day"), ("episode 'day'", "round, match")),
-        ((*PLAY, "--deals", "1"), ("deals=1", "a whole number from 2")),
+        ((*PLAY, "--deals", "1"), ("deals 1", "a whole number, 2 to")),
         ((*PLAY, "--deals", "1.5"), ("--deals", "'1.5'", "a whole number")),
         ((*PLAY, "--seed", "-1"), ("seed -1", "a whole number, 0 to")),
         ((*PLAY, "--dealz", "3"), ("--dealz", "--deals")),

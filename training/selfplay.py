@@ -132,6 +132,10 @@ class _Run:
                 )
             if model.num_timesteps > last_evaluation and not interrupted():
                 self._evaluate()
+        if began >= config.decisions:
+            self.console.print(
+                f"nothing to learn: {began:,} of {config.decisions:,} decisions done"
+            )
         policy = self._save()
         if model.num_timesteps < config.decisions:
             self.console.print(f"stopped at {model.num_timesteps:,} decisions; go on with --resume")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from escoba_env.batch import IllegalActionError
 from escoba_env.cards import NUM_ACTIONS
+from escoba_env.checks import whole
 from escoba_env.encoding import Encoding
 from escoba_env.envs.table import RENDER_MODES, Observation, Table, reset_needed
 from escoba_env.game import Game
@@ -114,9 +115,9 @@ class EscobaEnv(gymnasium.Env[Any, Any]):
         )
         seats = self._table.rules.players
         self._random_seat = seat == "random"
-        if not self._random_seat and not (type(seat) is int and 0 <= seat < seats):
-            raise ValueError(f"seat={seat!r}; allowed: 0 to {seats - 1}, or 'random'")
-        self.seat = 0 if self._random_seat else int(seat)
+        self.seat = 0
+        if not self._random_seat:
+            self.seat = whole("seat", seat, 0, seats - 1, f"0 to {seats - 1}, or 'random'")
         if isinstance(opponents, str | Path | Policy):
             opponents = [opponents] * (seats - 1)
         if not isinstance(opponents, list | tuple) or len(opponents) != seats - 1:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import math
-import operator
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,13 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from escoba_env.batch import Batch
+from escoba_env.batch import Batch, check_seed
+from escoba_env.checks import whole
 from escoba_env.engine.record import TWELFTHS
 from escoba_env.evaluation.playout import play_out
 from escoba_env.policies import Policy, load_policy
 from escoba_env.rules import Rules, make_rules
 
 A, B = 0, 1
+MAX_DEALS = 10**8
+"""Deals of one evaluation: the margin of each is kept until the end."""
 NORMAL_95 = 1.959963984540054
 """Half of a 95 % interval of the normal distribution, in standard deviations."""
 
@@ -127,8 +129,8 @@ def evaluate(
         ValueError: If another argument is not possible, by name.
     """
     table = make_rules(rules, **fields)
-    deals = _whole("deals", deals, 2)
-    chunk = _whole("chunk", chunk, 1)
+    deals = whole("deals", deals, 2, MAX_DEALS)
+    chunk = whole("chunk", chunk, 1, MAX_DEALS)
     policies = (load_policy(a), load_policy(b))
     begin = time.perf_counter()
     seats = seatings(table)
@@ -167,7 +169,7 @@ def evaluate(
         rules=table,
         episode=episode,
         deals=deals,
-        seed=operator.index(seed),
+        seed=check_seed(seed),
         rotations=rotations,
         games=games,
         rounds=rounds,
@@ -217,13 +219,3 @@ def package_version() -> str:
 def _name(policy: str | Path | Policy) -> str:
     """The name that a policy was asked for by, options included."""
     return str(policy) if isinstance(policy, str | Path) else policy.name
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    if number < least or isinstance(value, bool):
-        raise ValueError(f"{name}={value!r} is not possible; allowed: a whole number from {least}")
-    return number

@@ -28,7 +28,10 @@ def load_policy(policy: str | Path | Policy) -> Policy:
     if not isinstance(policy, str | Path):
         if isinstance(policy, Policy):
             return policy
-        raise ValueError(f"policy {policy!r} is neither a name, a folder nor a Policy")
+        raise ValueError(
+            f"policy {policy!r} is neither a name, a folder nor a Policy; "
+            f"names: {', '.join(BUILTIN)}"
+        )
     name, options = split_options(str(policy))
     if name in BUILTIN:
         if options:

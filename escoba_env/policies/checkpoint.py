@@ -121,7 +121,9 @@ def load_checkpoint(folder: str | Path) -> tuple[Card, dict[str, NDArray[np.floa
     folder = Path(folder)
     for name, limit in MAX_BYTES.items():
         if not (folder / name).is_file():
-            raise CheckpointError(f"{folder} is not a checkpoint: it has no {name}")
+            inside = folder / "checkpoint"
+            hint = f"; {inside} may be meant" if inside.is_dir() else ""
+            raise CheckpointError(f"{folder} is not a checkpoint: it has no {name}{hint}")
         if (folder / name).stat().st_size > limit:
             raise CheckpointError(f"{folder / name} is larger than {limit} bytes")
     card = read_card(folder)
@@ -179,14 +181,15 @@ def shipped_checkpoints() -> list[str]:
 
 
 def find_checkpoint(name: str) -> Path | None:
-    """Finds a checkpoint by its folder, or by its name among the shipped ones."""
-    try:
-        if Path(name).is_dir():
-            return Path(name)
-    except OSError:
-        # Such as a name too long for any file.
-        return None
+    """Finds a checkpoint by its name among the shipped ones, or else by its folder.
+
+    A shipped name never means a folder that happens to be called so; ``./NAME`` does.
+    """
     for root in checkpoint_roots():
         if name in shipped_checkpoints() and (root / name / CARD).is_file():
             return root / name
-    return None
+    try:
+        return Path(name) if name and Path(name).is_dir() else None
+    except OSError:
+        # Such as a name too long for any file.
+        return None
