@@ -28,7 +28,6 @@ REWARD_TIMINGS = ("round_end", "as_earned")
 MAX_GAMES = 2**31
 
 _NO_ROWS = np.zeros((0, 0), np.float32)
-_NO_MASKS = np.zeros((0, NUM_ACTIONS), np.int8)
 
 
 class IllegalActionError(ValueError):

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 SUITS = ("oros", "copas", "espadas", "bastos")
 SUIT_LETTERS = "oceb"
 RANK_LETTERS = "1234567SCR"
-RANK_NAMES = ("as", "dos", "tres", "cuatro", "cinco", "seis", "siete", "sota", "caballo", "rey")
 FRENCH_SUITS = "♦♥♠♣"
 FRENCH_RANKS = "A234567JQK"
 

@@ -40,7 +40,7 @@ field can be changed on top of it. Whatever cannot be played is refused when the
 with the field, its value and what is allowed.
 
 ```python
-from escoba_env import Game, make_rules
+from escoba_env import Game, escoba_v0, make_rules
 
 rules = make_rules("argentine", players=4, partnership=True, ties="split")
 game = Game(rules, episode="match")

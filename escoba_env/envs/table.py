@@ -139,7 +139,6 @@ class Table:
 
     def _bind(self) -> None:
         """Takes hold of the game's record, and makes the work arrays of the kernels."""
-        # Game has no public name for its array, and a kernel call needs the array itself.
         self._state = self.game.states
         self._turn = self._state["turn"]
         self._phase = self._state["phase"]
