@@ -15,7 +15,7 @@ from escoba_env.checks import buffer, one_of, whole, wholes
 from escoba_env.encoding import Encoding
 from escoba_env.engine import batch as kernels
 from escoba_env.engine.play import RANDOM_DEALER
-from escoba_env.engine.record import GAME_OVER, NOBODY, STATE, lower
+from escoba_env.engine.record import GAME_OVER, NOBODY, STATE, copy_records, lower, pick_records
 from escoba_env.engine.score import REWARDS
 from escoba_env.notation import action_name
 from escoba_env.rules import Rules, make_rules
@@ -140,7 +140,9 @@ class Views:
 
     def __getitem__(self, index: Any) -> Views:
         """Returns some of the views; the index is a slice or an array."""
-        return Views(self.rules, self.episode, self.spec, self.records[index], self.keys[index])
+        return Views(
+            self.rules, self.episode, self.spec, pick_records(self.records, index), self.keys[index]
+        )
 
     def observe(self, encoding: Encoding) -> tuple[NDArray[Any], NDArray[np.int8]]:
         """Encodes every view.
@@ -415,7 +417,7 @@ class Batch:
         """Returns an independent copy of the batch with all games as they are."""
         other = object.__new__(Batch)
         other.__dict__.update(self.__dict__)
-        other.states = self.states.copy()
+        other.states = copy_records(self.states)
         return other
 
     def _slots(self, games: ArrayLike) -> NDArray[np.int64]:

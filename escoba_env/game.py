@@ -35,6 +35,7 @@ from escoba_env.engine.record import (
     ROUND_OVER,
     STATE,
     TWELFTHS,
+    copy_records,
     lower,
 )
 from escoba_env.notation import Move
@@ -420,7 +421,7 @@ class Game:
         """Every whole turn still open, with picks that lead to it, found by trying all picks."""
         moves: dict[Move, list[int]] = {}
         seen: set[tuple[int, ...]] = set()
-        start = self._state.copy()
+        start = copy_records(self._state)
         if start["phase"][0] != PLAYING:
             return moves
         at = int(start["turn_index"][0])
@@ -428,7 +429,7 @@ class Game:
         while frontier:
             state, picks = frontier.pop()
             for action in cards_in(state["legal"][0]):
-                child = state.copy()
+                child = copy_records(state)
                 kernels.apply_pick(self.spec, child, action)
                 if child["turn_index"][0] != at:
                     move = _move_of(child[0], at)
@@ -447,7 +448,7 @@ class Game:
         """Returns an independent copy of the game as it is, mid-turn included."""
         other = object.__new__(Game)
         other.__dict__.update(self.__dict__)
-        other._state = self._state.copy()
+        other._state = copy_records(self._state)
         other._rewards = self._rewards.copy()
         other._returns = self._returns.copy()
         other._paid = self._paid.copy()

@@ -308,19 +308,24 @@ def _log_entry(record: Any, turn_index: int) -> str:
 
 def logged_move(record: Any, turn_index: int) -> Move | None:
     """Returns the move that was made in a finished turn of the round, by the record's log."""
-    cards = np.flatnonzero(record["played_at"] == turn_index)
-    if len(cards) != 1:
+    played_at = record["played_at"].tolist()
+    if played_at.count(turn_index) != 1:
         return None
-    card = int(cards[0])
-    taken = card_set(int(c) for c in np.flatnonzero(record["taken_at"] == turn_index))
+    card = played_at.index(turn_index)
+    taken_at = record["taken_at"].tolist()
+    taken = card_set(c for c, turn in enumerate(taken_at) if turn == turn_index)
     if taken:
         return Move(card, taken & ~(1 << card))
     if not record["totals"].any():
         return Move(card)
     # Building: a card lies in the same pile as what it was set on, and later cards set on it.
-    same_pile = record["pile_of"] == record["pile_of"][card]
-    below = same_pile & (record["played_at"] < turn_index) & (record["played_at"] != NOT_YET)
-    return Move(card, 0, card_set(int(c) for c in np.flatnonzero(below)))
+    pile_of = record["pile_of"].tolist()
+    below = (
+        other
+        for other, turn in enumerate(played_at)
+        if turn < turn_index and turn != NOT_YET and pile_of[other] == pile_of[card]
+    )
+    return Move(card, 0, card_set(below))
 
 
 def parse_piles(table: str | Iterable[str]) -> list[int]:

@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -145,7 +146,7 @@ class Rules:
         """Returns the side that a seat plays for."""
         return seat % self.num_sides
 
-    @property
+    @cached_property
     def pack(self) -> int:
         """Card set of the pack, jokers included."""
         suits = [SUITS.index(suit) for suit in self.suits]

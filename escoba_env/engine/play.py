@@ -196,6 +196,14 @@ def placements(spec, s, card):
 @kernel
 def playable_cards(spec, s):
     """Cards that the seat to move may choose at the start of its turn."""
+    if spec["capture"] == CAPTURE_HAND or spec["building"]:
+        return cards_with_a_play(spec, s)
+    return s["hands"][s["turn"]]
+
+
+@kernel
+def cards_with_a_play(spec, s):
+    """``playable_cards`` where the table has a say in which cards of the hand may be chosen."""
     hand = s["hands"][s["turn"]]
     if spec["capture"] == CAPTURE_HAND:
         able = 0
@@ -507,7 +515,13 @@ def apply(spec, s, action):
         s["hand_counts"][seat] -= 1
         s["played"] = action
         s["played_at"][action] = s["turn_index"]
-        picks, taken, done = capture_options(spec, s, action, 0)
+        if spec["plain"]:
+            need = int(spec["target_sum"]) - VALUES[action]
+            picks = completions(s["table"], need, VALUES)
+            if picks and total(picks) == need:
+                taken = picks
+        else:
+            picks, taken, done = capture_options(spec, s, action, 0)
         if picks == 0:
             place = place_or_ask(spec, s)
         elif spec["capture"] == CAPTURE_OPTIONAL and placements(spec, s, action):

@@ -67,6 +67,23 @@ STATE = np.dtype(
 assert STATE.itemsize == sum(STATE[name].itemsize for name in STATE.names or ())
 """One game. ``np.zeros(n, STATE)`` is room for ``n`` games; a clone is a copy of the bytes."""
 
+_BYTES = np.dtype((np.void, STATE.itemsize))
+
+
+def copy_records(records: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.void]]:
+    """Returns a copy of game records of shape (n,).
+
+    NumPy copies records field by field, which takes thirty times longer than their bytes do.
+    """
+    return np.frombuffer(bytearray(records.tobytes()), STATE)
+
+
+def pick_records(records: np.ndarray[Any, Any], index: Any) -> np.ndarray[Any, np.dtype[np.void]]:
+    """Returns ``records[index]``, byte for byte like ``copy_records``."""
+    picked: np.ndarray[Any, np.dtype[np.void]] = records.view(_BYTES)[index].view(STATE)
+    return picked
+
+
 SPEC = np.dtype(
     [
         ("pack", np.int64),
@@ -95,6 +112,7 @@ SPEC = np.dtype(
         ("initial_thirty", np.int8),
         ("capture_by", np.int8),
         ("napola", np.int8),
+        ("plain", np.int8),  # 1: neither building nor jokers nor captures by value
         ("match", np.int8),  # 1: rounds go on until the target, 0: one round is the game
         ("worth", np.float64, (NUM_IDS,)),  # rough value of capturing a card, in points
         ("escoba_worth", np.float64),
@@ -155,6 +173,7 @@ def lower(rules: Rules, episode: str = "round") -> np.ndarray[Any, np.dtype[Any]
         record[name] = getattr(rules, name)
     record["target"] = rules.match_target
     record["match"] = episode == "match"
+    record["plain"] = not (rules.building or rules.jokers or rules.capture_by == "value")
     record["worth"], record["escoba_worth"] = card_worth(rules)
     return spec
 

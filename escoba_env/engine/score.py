@@ -25,18 +25,18 @@ CARDS, ORO_CARDS, SEVEN_CARDS, SETENTA = range(4)
 @kernel
 def pile_of(spec, s, side):
     """Card set captured by a side: a partnership's two piles are one."""
-    pile = 0
-    for seat in range(side, spec["players"], spec["sides"]):
-        pile |= s["piles"][seat]
+    pile = s["piles"][side]
+    if spec["sides"] < spec["players"]:
+        pile |= s["piles"][side + 2]
     return pile
 
 
 @kernel
 def escobas_of(spec, s, side):
     """Escobas scored by a side this round."""
-    number = 0
-    for seat in range(side, spec["players"], spec["sides"]):
-        number += s["escobas"][seat]
+    number = int(s["escobas"][side])
+    if spec["sides"] < spec["players"]:
+        number += int(s["escobas"][side + 2])
     return number
 
 

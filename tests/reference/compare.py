@@ -212,18 +212,22 @@ def twelfths(points: tuple[Fraction, ...] | list[Fraction]) -> list[Fraction]:
 
 def check_same_turn(
     game: Game, reference: ReferenceGame, moves: Collection[Move] | None = None
-) -> None:
+) -> set[ReferenceMove]:
     """Compares everything that the two show at the beginning of a turn.
 
     Args:
         game: The engine's game.
         reference: The model's.
         moves: The game's legal moves where they are known already.
+
+    Returns:
+        The model's legal moves.
     """
     record, seats = game.record, range(game.rules.players)
     if moves is None:
         moves = game.legal_moves()
-    assert {reference_move(move) for move in moves} == reference.legal_moves()
+    legal = reference.legal_moves()
+    assert {reference_move(move) for move in moves} == legal
     assert [names(int(record["hands"][seat])) for seat in seats] == reference.hands
     assert record["hand_counts"][: len(seats)].tolist() == list(map(len, reference.hands))
     assert [names(int(record["piles"][seat])) for seat in seats] == reference.piles
@@ -236,6 +240,7 @@ def check_same_turn(
     capturer = NOBODY if reference.last_capturer is None else reference.last_capturer
     assert record["last_capturer"] == capturer
     assert (game.turn, game.dealer) == (reference.turn, reference.dealer)
+    return legal
 
 
 def check_same_score(game: Game, reference: ReferenceGame) -> None:
@@ -322,12 +327,12 @@ def play_beside_the_reference(
     reference = reference_beside(game, fields)
     while not game.is_over and len(reference.reports) < max_rounds:
         moves = game._completions()
-        check_same_turn(game, reference, moves)
+        legal = check_same_turn(game, reference, moves)
         move = rng.choice(sorted(moves))
         rounds = len(reference.reports)
         for action in moves[move]:
             game.step(action)
-        reference.play(reference_move(move))
+        reference.play(reference_move(move), legal)
         if len(reference.reports) > rounds:
             check_same_score(game, reference)
             check_same_report(game, reference)

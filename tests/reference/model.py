@@ -494,17 +494,18 @@ class ReferenceGame:
         # The hole of section 3: with every card stuck, any of them is laid as an extra pile.
         return moves or {Move(card, "lay") for card in hand}
 
-    def play(self, move: Move) -> None:
+    def play(self, move: Move, legal_moves: set[Move] | None = None) -> None:
         """Makes a move of the seat to move; scores the round and deals the next when it ends.
 
         Args:
             move: A legal move.
+            legal_moves: What `legal_moves` has returned for this turn, if it has been asked.
 
         Raises:
             ValueError: If the move is not legal; the game is then unchanged.
             RuntimeError: If the next round needs a pack order and none is left.
         """
-        if move not in self.legal_moves():
+        if move not in (self.legal_moves() if legal_moves is None else legal_moves):
             raise ValueError(f"not a legal move for seat {self.turn}: {move}")
         seat = self.turn
         self.hands[seat].remove(move.card)
