@@ -20,6 +20,7 @@ from escoba_env.engine.bits import (
     lowest,
     popcount,
     single,
+    write_forty,
 )
 from escoba_env.engine.jit import kernel
 from escoba_env.engine.outlook import NUM_FACTS, pickable, write_facts
@@ -95,8 +96,9 @@ PLAN = np.dtype(
 
 @kernel
 def write_cards(out, row, start, cards, width):
-    """Writes a card set as ``width`` zeros and ones."""
-    for i in range(width):
+    """Writes a card set as ``width`` zeros and ones, 40 or more."""
+    write_forty(out, row, start, cards)
+    for i in range(NUM_CARDS, width):
         out[row, start + i] = (cards >> i) & 1
 
 
@@ -328,8 +330,7 @@ def encode(spec, s, seat, plan, width, out, row, work):
 @kernel
 def write_mask(out, row, legal):
     """Writes a set of legal actions as zeros and ones."""
-    for i in range(out.shape[1]):
-        out[row, i] = (legal >> i) & 1
+    write_cards(out, row, 0, legal, NUM_ACTIONS)
 
 
 @kernel
