@@ -1,8 +1,8 @@
-"""Operations on card sets held in signed 64-bit integers.
+"""Operations on card sets held in signed 64-bit integers, and stores of many columns at once.
 
-Compiled, ``popcount`` and ``lowest`` are one machine instruction each, and ``write_forty`` a few
-that work on many columns at once; Numba has no Python-level name for them, so they are declared to
-the compiler here, with a plain equivalent beside each.
+Compiled, ``popcount``, ``lowest`` and ``uppermost`` are one machine instruction each, and
+``write_forty`` is a few; Numba has no Python-level name for them, so they are declared to the
+compiler here, with a plain equivalent beside each.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ if config.DISABLE_JIT:  # type: ignore[attr-defined]
         bits = int(bits)
         return (bits & -bits).bit_length() - 1
 
+    def uppermost(bits):
+        """Position of the highest bit in a positive number."""
+        return int(bits).bit_length() - 1
+
     def write_forty(out, row, start, bits):
         """Writes the 40 lowest bits as zeros and ones into ``out[row, start:]``."""
         for i in range(NUM_CARDS):
@@ -54,6 +58,17 @@ else:
         def codegen(context, builder, signature, args):
             false = context.get_constant(types.boolean, False)
             return builder.cttz(args[0], false)
+
+        return types.int64(types.int64), codegen
+
+    @intrinsic
+    def uppermost(typingctx, bits):
+        """Position of the highest bit in a positive number."""
+
+        def codegen(context, builder, signature, args):
+            false = context.get_constant(types.boolean, False)
+            leading = builder.ctlz(args[0], false)
+            return builder.sub(context.get_constant(types.int64, 63), leading)
 
         return types.int64(types.int64), codegen
 
@@ -109,6 +124,13 @@ JOKER_CARDS = 0b11 << 40
 VALUES = np.array([card % 10 + 1 for card in range(40)] + [0, 0], np.int64)
 """Capture value of each card id; jokers have none."""
 assert len(VALUES) == NUM_IDS
+
+
+@kernel
+def fill(out, row, start, size, value):
+    """Writes the same number into some columns."""
+    # As a slice, which is compiled to one fill; a loop is compiled to a store a column.
+    out[row, start : start + size] = value
 
 
 @kernel

@@ -17,6 +17,7 @@ from escoba_env.engine.bits import (
     OROS,
     SEVENS,
     VALUES,
+    fill,
     lowest,
     popcount,
     single,
@@ -218,12 +219,10 @@ def spread_planes(plan, out, row):
     if plan["width"] > NUM_CARDS:
         for jokers in range(NUM_CARDS, start, 3 * NUM_CARDS):
             out[row, jokers + NUM_CARDS] = out[row, jokers + 1]
-            for k in range(1, NUM_CARDS):
-                out[row, jokers + k] = out[row, jokers]
-                out[row, jokers + NUM_CARDS + k] = out[row, jokers + NUM_CARDS]
+            for i in range(jokers, jokers + 2 * NUM_CARDS, NUM_CARDS):
+                fill(out, row, i, NUM_CARDS, out[row, i])
     for i in range(start, plan["spread_to"], NUM_CARDS):
-        for k in range(i + 1, i + NUM_CARDS):
-            out[row, k] = out[row, i]
+        fill(out, row, i, NUM_CARDS, out[row, i])
 
 
 @kernel
@@ -246,8 +245,8 @@ def encode(spec, s, seat, plan, width, out, row, work):
     seats = plan["seats"]
     players = int(spec["players"])
     sides = int(spec["sides"])
-    for i in range(plan["clear"]):
-        out[row, i] = 0
+    if plan["clear"]:
+        fill(out, row, 0, plan["clear"], 0)
     if offsets[HAND] >= 0:
         write_cards(out, row, offsets[HAND], s["hands"][seat], width)
     if offsets[TABLE] >= 0:
@@ -308,8 +307,7 @@ def encode(spec, s, seat, plan, width, out, row, work):
             at = plan["slots"][i] * step
             out[row, offsets[SCORES] + at] = score / TWELFTHS * scales[SCORES]
     if offsets[RULES] >= 0:
-        for i in range(NUM_RULES):
-            out[row, offsets[RULES] + i] = plan["rules"][i]
+        out[row, offsets[RULES] : offsets[RULES] + NUM_RULES] = plan["rules"]
     if offsets[TURN_SEATS] >= 0:
         write_turns(spec, s, seat, plan, out, row, work)
     if plan["spread_to"]:
@@ -323,8 +321,7 @@ def encode(spec, s, seat, plan, width, out, row, work):
                     forgotten |= s["piles"][other]
             write_facts(spec, s, out, row, start, work, forgotten)
         else:
-            for i in range(start, start + NUM_ACTIONS * NUM_FACTS):
-                out[row, i] = 0
+            fill(out, row, start, NUM_ACTIONS * NUM_FACTS, 0)
 
 
 @kernel

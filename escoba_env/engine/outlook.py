@@ -18,10 +18,12 @@ from escoba_env.engine.bits import (
     RANK_MASKS,
     SEVENS,
     VALUES,
+    fill,
     lowest,
     popcount,
     single,
     total,
+    uppermost,
 )
 from escoba_env.engine.jit import kernel
 from escoba_env.engine.play import (
@@ -135,12 +137,19 @@ def best_subsets(work, limit):
     chosen[0] = 0
     for t in range(1, limit + 1):
         best[t] = -1.0
+    within = (1 << (max(int(limit), 0) + 1)) - 1
+    reached = 1
     for i in range(work["size"]):
         whole = work["total"][i]
         worth = work["worth"][i]
         head = work["head"][i]
-        for t in range(limit, whole - 1, -1):
-            if best[t - whole] >= 0.0 and best[t - whole] + worth > best[t]:
+        totals = (reached << whole) & within
+        reached |= totals
+        # From the highest down, so that no item is taken twice.
+        while totals:
+            t = uppermost(totals)
+            totals ^= single(t)
+            if best[t - whole] + worth > best[t]:
                 best[t] = best[t - whole] + worth
                 chosen[t] = chosen[t - whole] | head
 
@@ -432,8 +441,7 @@ def write_facts(spec, s, out, row, start, work, forgotten):
         work: Work space, a ``WORK`` record.
         forgotten: As for ``next_hand``.
     """
-    for i in range(start, start + NUM_ACTIONS * NUM_FACTS):
-        out[row, i] = 0
+    fill(out, row, start, NUM_ACTIONS * NUM_FACTS, 0)
     unseen, held = next_hand(spec, s, forgotten)
     left = popcount(unseen)
     legal = s["legal"]
