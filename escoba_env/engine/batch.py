@@ -10,7 +10,7 @@ import numpy as np
 from escoba_env.cards import SEVEN_OF_OROS
 from escoba_env.engine.bits import popcount
 from escoba_env.engine.encode import encode, write_mask
-from escoba_env.engine.jit import kernel
+from escoba_env.engine.jit import entry, kernel
 from escoba_env.engine.outlook import WORK, greedy_action
 from escoba_env.engine.play import (
     apply,
@@ -40,20 +40,20 @@ from escoba_env.engine.score import (
 ALL_LEGAL = (1 << 43) - 1
 
 
-@kernel
+@entry
 def start_games(spec, states, games, seed, game_indices, dealers):
     """Starts new games in the slots ``games``; ``dealers`` holds seats or ``RANDOM_DEALER``."""
     for i in range(len(games)):
         new_game(spec[0], states[games[i]], seed, game_indices[i], dealers[i])
 
 
-@kernel
+@entry
 def deal_from_stock(spec, states, game):
     """Deals the round of one game from its stock, dealer and scores as they are."""
     deal_round(spec[0], states[game], 0)
 
 
-@kernel
+@entry
 def first_illegal(states, games, actions):
     """Position of the first action that is not legal in its game, or -1."""
     for i in range(len(games)):
@@ -63,7 +63,7 @@ def first_illegal(states, games, actions):
     return -1
 
 
-@kernel
+@entry
 def step_games(spec, states, games, actions, skip_forced, kind, as_earned, rewards, over):
     """Applies one legal action in each of ``games``.
 
@@ -111,7 +111,7 @@ def only_action(s):
     return action
 
 
-@kernel
+@entry
 def settle_games(spec, states, games):
     """Plays the forced decisions at the start of games.
 
@@ -124,7 +124,7 @@ def settle_games(spec, states, games):
             apply(spec[0], s, only_action(s))
 
 
-@kernel
+@entry
 def step_game(spec, states, action, kind, as_earned, paid, rewards):
     """Applies one legal action in a single game, up to the end of its round.
 
@@ -148,13 +148,13 @@ def step_game(spec, states, action, kind, as_earned, paid, rewards):
     return s["phase"]
 
 
-@kernel
+@entry
 def apply_pick(spec, states, action):
     """Applies one legal action in a single game and stops where its round ends."""
     apply(spec[0], states[0], action)
 
 
-@kernel
+@entry
 def set_legal(spec, states):
     """Fills in the legal actions of a single game from everything else in its record."""
     s = states[0]
@@ -167,7 +167,7 @@ def set_legal(spec, states):
 NUM_CATEGORIES = 7
 
 
-@kernel
+@entry
 def report_round(spec, states, counts, points):
     """Reports what each side of a single game has in each category, and its points for it.
 
@@ -190,14 +190,14 @@ def report_round(spec, states, counts, points):
         points[6, side] = escoba_points(sp, s, side)
 
 
-@kernel
+@entry
 def go_on(spec, states):
     """Deals the next round of a single game whose round is over."""
     if states[0]["phase"] == ROUND_OVER:
         next_round(spec[0], states[0])
 
 
-@kernel
+@entry
 def observe_games(spec, states, games, seats, plan, out, masks):
     """Writes observation and mask of one seat of each of ``games``.
 
@@ -226,7 +226,7 @@ def observe_games(spec, states, games, seats, plan, out, masks):
             write_mask(masks, i, legal)
 
 
-@kernel
+@entry
 def observe_game(spec, states, seat, plan, out, mask, work):
     """Writes one seat's observation (1, size) and mask (1, 43) of a single game.
 
@@ -237,7 +237,7 @@ def observe_game(spec, states, seat, plan, out, mask, work):
     write_mask(mask, 0, s["legal"] if s["turn"] == seat else 0)
 
 
-@kernel
+@entry
 def view_games(spec, states, games, seats, records, keys):
     """Copies games into ``records`` as views of ``seats``, with a decision key for each."""
     for i in range(len(games)):
@@ -249,7 +249,7 @@ def view_games(spec, states, games, seats, records, keys):
         hide(spec[0], records[i], seats[i])
 
 
-@kernel
+@entry
 def random_actions(records, keys, actions):
     """Chooses uniformly among legal actions, by each decision's key."""
     for i in range(len(records)):
@@ -264,7 +264,7 @@ def random_actions(records, keys, actions):
         actions[i] = action
 
 
-@kernel
+@entry
 def greedy_actions(spec, records, actions):
     """Chooses by ``greedy_action`` for each view."""
     # A record does not keep its array alive: it is taken from it anew in every turn of the loop.
@@ -273,7 +273,7 @@ def greedy_actions(spec, records, actions):
         actions[i] = greedy_action(spec[0], records[i], work[0])
 
 
-@kernel
+@entry
 def sample_actions(probabilities, records, keys, actions):
     """Draws an action for each view from its row of probabilities, by each decision's key."""
     for i in range(len(records)):

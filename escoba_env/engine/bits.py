@@ -15,7 +15,7 @@ from numba import config, types
 from numba.extending import intrinsic
 
 from escoba_env.cards import NUM_CARDS, NUM_IDS
-from escoba_env.engine.jit import kernel
+from escoba_env.engine.jit import entry, kernel
 
 _INT64 = ir.IntType(64)
 _BYTE = ir.IntType(8)
@@ -140,7 +140,7 @@ def single(card):
     return 1 << int(card)
 
 
-@kernel
+@entry
 def total(bits):
     """Total capture value of a card set."""
     result = 0

@@ -23,7 +23,7 @@ from escoba_env.engine.bits import (
     single,
     write_forty,
 )
-from escoba_env.engine.jit import kernel
+from escoba_env.engine.jit import entry, kernel
 from escoba_env.engine.outlook import NUM_FACTS, pickable, write_facts
 from escoba_env.engine.play import unseen_by
 from escoba_env.engine.record import (
@@ -307,7 +307,8 @@ def encode(spec, s, seat, plan, width, out, row, work):
             at = plan["slots"][i] * step
             out[row, offsets[SCORES] + at] = score / TWELFTHS * scales[SCORES]
     if offsets[RULES] >= 0:
-        out[row, offsets[RULES] : offsets[RULES] + NUM_RULES] = plan["rules"]
+        for i in range(NUM_RULES):
+            out[row, offsets[RULES] + i] = plan["rules"][i]
     if offsets[TURN_SEATS] >= 0:
         write_turns(spec, s, seat, plan, out, row, work)
     if plan["spread_to"]:
@@ -330,7 +331,7 @@ def write_mask(out, row, legal):
     write_cards(out, row, 0, legal, NUM_ACTIONS)
 
 
-@kernel
+@entry
 def encode_states(spec, states, width, out):
     """Writes everything that is true of whole games, seats in their own order.
 

@@ -1,4 +1,4 @@
-"""``kernel``: how every function of the engine is compiled, and how the result is kept.
+"""``kernel`` and ``entry``: how functions of the engine are compiled, and how the result is kept.
 
 Numba keeps compiled code beside the source (or, where that cannot be written, in the user's cache),
 and takes it up again if the file of *that function* is unchanged. Kernels call kernels of other
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from numba import config, njit
+from numba import config, njit, types
 
 _ENGINE = Path(__file__).parent
 
@@ -30,11 +30,35 @@ _STAMP = source_stamp()
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compiles a function on first use, without the interpreter lock, and keeps the result."""
-    dispatcher = njit(nogil=True)(function)
-    if not config.DISABLE_JIT:  # type: ignore[attr-defined]
-        dispatcher.enable_caching()
-        # Numba has no public name for the stamp (that of the function's own file and time).
-        cache = dispatcher._cache._cache_file  # type: ignore[attr-defined]  # noqa: SLF001
-        cache._source_stamp = _STAMP  # noqa: SLF001
+    """Compiles a function that other kernels call, on first use, and keeps the result."""
+    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def entry(function: Callable[..., Any]) -> Any:
+    """Compiles a kernel that Python calls too, which runs without the interpreter lock.
+
+    What lets Python in takes as long to compile as a small kernel does.
+    """
+    return _compiled(function)
+
+
+def _compiled(function: Callable[..., Any], **options: bool) -> Any:
+    dispatcher: Any = njit(nogil=True, **options)(function)  # type: ignore[call-overload]
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return dispatcher
+    dispatcher.enable_caching()
+    # Numba has no public name for the stamp (that of the function's own file and time).
+    cache = dispatcher._cache._cache_file  # noqa: SLF001
+    cache._source_stamp = _STAMP  # noqa: SLF001
+    typed_call = dispatcher.get_call_template
+
+    def call_template(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+        """Every whole number that a kernel gives to another is an int64.
+
+        Numba would compile the other again for each width of a number, and for each constant.
+        """
+        wide = (types.int64 if isinstance(arg, types.Integer) else arg for arg in args)
+        return typed_call(tuple(wide), kws)
+
+    dispatcher.get_call_template = call_template
     return dispatcher

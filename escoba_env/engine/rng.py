@@ -8,7 +8,7 @@ drawn elsewhere, and there is no generator state to keep. Source: Salmon, Moraes
 
 from __future__ import annotations
 
-from escoba_env.engine.jit import kernel
+from escoba_env.engine.jit import entry, kernel
 
 SHUFFLE, DEALER, DECISION = 0, 1, 2
 """Purposes: which of a game's streams a number belongs to."""
@@ -16,7 +16,7 @@ SHUFFLE, DEALER, DECISION = 0, 1, 2
 _WORD = 0xFFFFFFFF
 
 
-@kernel
+@entry
 def philox(c0, c1, c2, c3, k0, k1):
     """Returns four random 32-bit words for a counter of four and a key of two 32-bit words."""
     # 64-bit products may wrap to negative numbers; masking gives the right words all the same.
@@ -50,7 +50,7 @@ def block_of(seed, game_index, round_index, purpose, block):
     )
 
 
-@kernel
+@entry
 def below(word, n):
     """Maps a 32-bit word to 0..n-1, or -1 if the word must be thrown away to stay uniform."""
     # Multiply and shift with rejection: Lemire, Fast random integer generation (2019).
@@ -94,14 +94,14 @@ def shuffle(order, size, seed, game_index, round_index, block):
     return block
 
 
-@kernel
+@entry
 def decision_key(seed, game_index, counter):
     """A 63-bit key for one decision of a policy: see ``Views.keys``."""
     w0, w1, _, _ = block_of(seed, game_index, counter, DECISION, 0)
     return (w0 << 31) ^ w1
 
 
-@kernel
+@entry
 def uniform_of(key, draw):
     """Draw number ``draw`` that follows from a decision's key: a float in [0, 1)."""
     w0, w1, _, _ = block_of(key, draw, 0, DECISION, 1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from escoba_env.cards import SEVEN_OF_OROS
 from escoba_env.engine.bits import OROS, SEVENS, SUIT_MASKS, lowest, popcount
-from escoba_env.engine.jit import kernel
+from escoba_env.engine.jit import entry, kernel
 from escoba_env.engine.record import (
     GAME_OVER,
     NOBODY,
@@ -136,7 +136,7 @@ def napola_points(spec, s, side):
     return 0
 
 
-@kernel
+@entry
 def points_of(spec, s, side):
     """All points of a side for the piles and escobas as they are, in twelfths."""
     points = seven_of_oros_points(spec, s, side) + escoba_points(spec, s, side)
