@@ -19,6 +19,7 @@ from escoba_env.engine.record import GAME_OVER, NOBODY, STATE, copy_records, low
 from escoba_env.engine.score import REWARDS
 from escoba_env.notation import action_name
 from escoba_env.rules import Rules, make_rules
+from escoba_env.threads import spread
 
 Records = NDArray[np.void]
 """Array of dtype ``STATE``."""
@@ -26,6 +27,7 @@ Records = NDArray[np.void]
 MAX_SEED = 2**63 - 1
 REWARD_TIMINGS = ("round_end", "as_earned")
 MAX_GAMES = 2**31
+MAX_THREADS = 1024
 
 _NO_ROWS = np.zeros((0, 0), np.float32)
 
@@ -196,6 +198,8 @@ class Batch:
         dtype: ``"float32"`` or ``"uint8"``: the type of observations.
         skip_forced: Whether decisions with a single legal action are played right away, so that
             every decision that is left is a choice.
+        threads: Threads that share the games of a call, at most; a call over fewer than 256 games
+            is not worth sharing. Results do not depend on it.
         seed: Seed of the games' random streams, a whole number from 0.
         **fields: Fields of ``Rules`` that replace those of ``rules``.
 
@@ -215,6 +219,7 @@ class Batch:
         memory: str = "perfect",
         dtype: str = "float32",
         skip_forced: bool = False,
+        threads: int = 1,
         seed: int = 0,
         **fields: Any,
     ) -> None:
@@ -223,6 +228,7 @@ class Batch:
         self.episode = episode
         self.reward = reward
         self.skip_forced = skip_forced
+        self.threads = whole("threads", threads, 1, MAX_THREADS)
         self.spec = lower(self.rules, episode)
         self.encoding = Encoding(encoding, self.rules, episode, memory, dtype)
         self.states: Records = np.zeros(num_games, STATE)
@@ -281,9 +287,15 @@ class Batch:
     def _start(
         self, slots: NDArray[np.int64], indices: NDArray[np.int64], dealers: NDArray[np.int64]
     ) -> None:
-        kernels.start_games(self.spec, self.states, slots, self._seed, indices, dealers)
-        if self.skip_forced:
-            kernels.settle_games(self.spec, self.states, slots)
+        def start(a: int, b: int) -> None:
+            part = slots[a:b]
+            kernels.start_games(
+                self.spec, self.states, part, self._seed, indices[a:b], dealers[a:b]
+            )
+            if self.skip_forced:
+                kernels.settle_games(self.spec, self.states, part)
+
+        spread(start, len(slots), self.threads)
 
     # -- looking ----------------------------------------------------------------------------
 
@@ -355,7 +367,18 @@ class Batch:
         rows: NDArray[Any],
         masks: NDArray[np.int8],
     ) -> None:
-        kernels.observe_games(self.spec, self.states, slots, seats, self.encoding.plan, rows, masks)
+        def observe(a: int, b: int) -> None:
+            kernels.observe_games(
+                self.spec,
+                self.states,
+                slots[a:b],
+                seats[a:b],
+                self.encoding.plan,
+                rows[a:b],
+                masks[a:b],
+            )
+
+        spread(observe, len(slots), self.threads)
 
     def views(self, games: ArrayLike | None = None, seats: ArrayLike | None = None) -> Views:
         """Returns the views of one seat (default: the seat to move) of each of some games."""
@@ -363,7 +386,13 @@ class Batch:
         viewers = self._seats(slots, seats)
         records = np.empty(len(slots), STATE)
         keys = np.empty(len(slots), np.int64)
-        kernels.view_games(self.spec, self.states, slots, viewers, records, keys)
+
+        def view(a: int, b: int) -> None:
+            kernels.view_games(
+                self.spec, self.states, slots[a:b], viewers[a:b], records[a:b], keys[a:b]
+            )
+
+        spread(view, len(slots), self.threads)
         return Views(self.rules, self.episode, self.spec, records, keys)
 
     # -- playing ----------------------------------------------------------------------------
@@ -400,18 +429,63 @@ class Batch:
             raise IllegalActionError(f"game {game}: {reason}")
         rewards = np.empty((len(slots), self.rules.players), np.float32)
         over = np.empty(len(slots), np.bool_)
-        kernels.step_games(
-            self.spec,
-            self.states,
-            slots,
-            chosen,
-            self.skip_forced,
-            self._kind,
-            self._as_earned,
-            rewards,
-            over,
-        )
+
+        def step(a: int, b: int) -> None:
+            kernels.step_games(
+                self.spec,
+                self.states,
+                slots[a:b],
+                chosen[a:b],
+                self.skip_forced,
+                self._kind,
+                self._as_earned,
+                rewards[a:b],
+                over[a:b],
+            )
+
+        spread(step, len(slots), self.threads)
         return rewards, over
+
+    def play_random(self, decisions: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Plays random legal actions in all games, and goes on to the next game when one is over.
+
+        Nothing is observed, so this is how fast games can be played at all. What is played depends
+        on each game and on where it stands, not on ``threads`` or on other games.
+
+        Args:
+            decisions: Actions to take in each game, forced ones among them.
+
+        Returns:
+            Margins of each seat, summed over the rounds that have ended, float64
+            (num_games, players); and the number of games that have ended, int64 (num_games,).
+
+        Raises:
+            ValueError: If ``decisions`` is no whole number from 1, or a game is over.
+        """
+        decisions = whole("decisions", decisions, 1, 2**31)
+        if self.over.any():
+            raise ValueError(
+                f"game {int(np.argmax(self.over))} is over; allowed: only games that are not, "
+                f"after restart"
+            )
+        returns = np.zeros((len(self), self.rules.players))
+        finished = np.zeros(len(self), np.int64)
+
+        def play(a: int, b: int) -> None:
+            kernels.play_random(
+                self.spec,
+                self.states,
+                self._all[a:b],
+                decisions,
+                len(self),
+                returns[a:b],
+                finished[a:b],
+            )
+
+        spread(play, len(self), self.threads)
+        if self.skip_forced:
+            kernels.settle_games(self.spec, self.states, self._all)
+        return returns, finished
 
     def clone(self) -> Batch:
         """Returns an independent copy of the batch with all games as they are."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import re
 import subprocess
@@ -20,8 +21,9 @@ from test_engine_against_reference import (
     seeds,
 )
 
-from escoba_env import Batch, Game, IllegalActionError
+from escoba_env import Batch, Game, IllegalActionError, load_policy
 from escoba_env.cards import NUM_ACTIONS
+from escoba_env.threads import MIN_ROWS, spread
 
 rewards = st.sampled_from(["margin", "points", "win"])
 
@@ -466,6 +468,8 @@ def test_a_reset_of_bad_arguments_is_refused(arguments: Fields, named: str) -> N
         ({"encoding": "planets"}, "'planets'"),
         ({"encoding": None}, "None"),
         ({"encoding": ["compact"]}, "['compact']"),
+        ({"threads": 0}, "threads=0"),
+        ({"threads": 1.5}, "1.5"),
         ({"seed": -1}, "-1"),
         ({"seed": True}, "True"),
         ({"rules": 3}, "3"),
@@ -530,3 +534,103 @@ else:
     batch.step([int(batch.states["legal"][0]).bit_length() - 1])
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
+
+
+# Threads, and random play in the engine
+
+
+@pytest.mark.parametrize("skip_forced", [False, True])
+def test_results_do_not_depend_on_the_number_of_threads(skip_forced: bool) -> None:
+    def played(threads: int) -> list[bytes]:
+        batch = Batch(700, "tabletop", threads=threads, skip_forced=skip_forced, seed=8)
+        seen: list[bytes] = []
+        for number in range(60):
+            observations, masks = batch.observe()
+            views = batch.views()
+            actions = load_policy("random").act(views)
+            rewards, over = batch.step(actions)
+            batch.restart()
+            arrays = (observations, masks, views.records, views.keys, rewards, over)
+            seen += [hashlib.sha256(array.tobytes()).digest() for array in arrays]
+            if number % 20 == 0:
+                seen += [array.tobytes() for array in batch.play_random(7)]
+        return [*seen, batch.states.tobytes()]
+
+    assert played(1) == played(2) == played(3)
+
+
+def test_an_error_in_any_thread_is_raised_after_all_are_done() -> None:
+    done: list[int] = []
+
+    def work(start: int, end: int) -> None:
+        if start in (0, 2 * MIN_ROWS):
+            raise RuntimeError(f"part {start}")
+        done.append(start)
+
+    for failing in (4, 3):
+        done.clear()
+        with pytest.raises(RuntimeError, match="part"):
+            spread(work, failing * MIN_ROWS, failing)
+        assert len(done) == failing - 2
+
+
+@examples(30)
+@given(playable_games, seeds)
+def test_random_play_is_a_legal_action_of_each_game_and_then_the_next_game(
+    game: tuple[Fields, str], seed: int
+) -> None:
+    fields, episode = game
+    batch = Batch(2, fields, episode=episode, seed=seed)
+    for _ in range(45):
+        before = batch.clone()
+        margins, finished = batch.play_random(1)
+        for slot in range(2):
+            after = []
+            for action in np.flatnonzero(before.legal_masks([slot])[0]):
+                trial = before.clone()
+                earned, _ = trial.step([action], [slot])
+                trial.restart()
+                after.append((trial.states[slot].tobytes(), earned[0].tolist()))
+            found = [earned for state, earned in after if state == batch.states[slot].tobytes()]
+            assert found
+            np.testing.assert_allclose(margins[slot], found[0], rtol=1e-6)
+        assert (
+            finished.tolist()
+            == ((batch.states["game_index"] - before.states["game_index"]) // 2).tolist()
+        )
+
+
+def test_random_play_of_many_decisions_is_as_long_as_games_are() -> None:
+    batch = Batch(64, seed=4)
+    margins, finished = batch.play_random(2000)
+    assert margins.shape == (64, 2)
+    # A round of 36 turns has 36 picks, and some more where there is a choice of captures.
+    assert 2000 / 55 < finished.mean() < 2000 / 36
+    np.testing.assert_allclose(margins.sum(axis=1), 0, atol=1e-9)
+
+
+def test_random_play_picks_every_legal_action_equally_often() -> None:
+    batch = Batch(6000, seed=5)
+    hands = batch.legal_masks()
+    batch.play_random(1)
+    played = np.argsort(-hands, axis=1, kind="stable")[:, :3]
+    chosen = batch.states["played_at"] == 0
+    # A card that has to choose among captures has been played too.
+    counts = [int(chosen[np.arange(6000), played[:, place]].sum()) for place in range(3)]
+    assert sum(counts) == 6000
+    assert all(abs(count - 2000) < 4 * np.sqrt(6000 * 2 / 9) for count in counts)
+
+
+@pytest.mark.parametrize("decisions", [0, -1, 1.5, "3", True])
+def test_random_play_of_no_number_of_decisions_is_refused(decisions: Any) -> None:
+    with pytest.raises(ValueError, match="decisions"):
+        Batch(2).play_random(decisions)
+
+
+def test_random_play_needs_games_that_are_not_over() -> None:
+    batch = Batch(2)
+    play_on(batch, np.random.default_rng(1), 60)
+    state = batch.states.tobytes()
+    with pytest.raises(ValueError, match="game 0 is over"):
+        batch.play_random(1)
+    assert batch.states.tobytes() == state

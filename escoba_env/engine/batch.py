@@ -8,11 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from escoba_env.cards import SEVEN_OF_OROS
-from escoba_env.engine.bits import popcount
+from escoba_env.engine.bits import lowest, popcount
 from escoba_env.engine.encode import encode, write_mask
 from escoba_env.engine.jit import entry, kernel
 from escoba_env.engine.outlook import WORK, greedy_action
 from escoba_env.engine.play import (
+    RANDOM_DEALER,
     apply,
     deal_round,
     hide,
@@ -23,8 +24,9 @@ from escoba_env.engine.play import (
     next_round,
 )
 from escoba_env.engine.record import GAME_OVER, NOBODY, PLAYING, ROUND_OVER
-from escoba_env.engine.rng import decision_key, uniform_of
+from escoba_env.engine.rng import decision_key, hashed, uniform_of
 from escoba_env.engine.score import (
+    MARGIN,
     add_rewards,
     count_of,
     escoba_points,
@@ -35,6 +37,7 @@ from escoba_env.engine.score import (
     note_paid,
     pile_of,
     seven_of_oros_points,
+    share_of,
 )
 
 ALL_LEGAL = (1 << 43) - 1
@@ -97,18 +100,45 @@ def step_games(spec, states, games, actions, skip_forced, kind, as_earned, rewar
             if next_rounds and is_last_turn(sp, s):
                 # A step ends one round at the most: a match without a choice goes on for ever.
                 break
-            action = only_action(s)
+            action = lowest(s["legal"])
         over[i] = s["phase"] == GAME_OVER
 
 
+@entry
+def play_random(spec, states, games, decisions, stride, returns, finished):
+    """Plays random legal picks in ``games``, and the next game of a slot when one is over.
+
+    Args:
+        decisions: Number of picks in each game.
+        stride: How much higher the index of a slot's next game is.
+        returns: float64 (len(games), players): the margins of rounds that have ended are added.
+        finished: int64 (len(games),): the number of games that have ended is added.
+    """
+    sp = spec[0]
+    for i in range(len(games)):
+        s = states[games[i]]
+        word = decision_key(s["seed"], s["game_index"], decision_number(s))
+        for _ in range(decisions):
+            legal = s["legal"]
+            word += 1
+            for _ in range((hashed(word) * popcount(legal)) >> 32):
+                legal &= legal - 1
+            apply(sp, s, lowest(legal))
+            if s["phase"] != PLAYING:
+                for seat in range(sp["players"]):
+                    returns[i, seat] += share_of(sp, s["round_points"], MARGIN, seat)
+                if s["phase"] == ROUND_OVER:
+                    next_round(sp, s)
+                else:
+                    finished[i] += 1
+                    new_game(sp, s, s["seed"], s["game_index"] + stride, RANDOM_DEALER)
+
+
 @kernel
-def only_action(s):
-    """The lowest legal action."""
-    legal = s["legal"]
-    action = 0
-    while (legal >> action) & 1 == 0:
-        action += 1
-    return action
+def decision_number(s):
+    """Number of a decision within its game: no two have the same."""
+    picks = popcount(s["picked"]) + (0 if s["played"] == NOBODY else 1)
+    return (int(s["round_index"]) << 12) | (int(s["turn_index"]) << 6) | picks
 
 
 @entry
@@ -121,7 +151,7 @@ def settle_games(spec, states, games):
     for i in range(len(games)):
         s = states[games[i]]
         while is_forced(s) and not is_last_turn(spec[0], s):
-            apply(spec[0], s, only_action(s))
+            apply(spec[0], s, lowest(s["legal"]))
 
 
 @entry
@@ -242,9 +272,7 @@ def view_games(spec, states, games, seats, records, keys):
     """Copies games into ``records`` as views of ``seats``, with a decision key for each."""
     for i in range(len(games)):
         s = states[games[i]]
-        picks = popcount(s["picked"]) + (0 if s["played"] == NOBODY else 1)
-        counter = (int(s["round_index"]) << 12) | (int(s["turn_index"]) << 6) | picks
-        keys[i] = decision_key(s["seed"], s["game_index"], counter)
+        keys[i] = decision_key(s["seed"], s["game_index"], decision_number(s))
         records[i] = s
         hide(spec[0], records[i], seats[i])
 
@@ -258,10 +286,7 @@ def random_actions(records, keys, actions):
         skip = int(uniform_of(keys[i], 0) * number)
         for _ in range(skip):
             legal &= legal - 1
-        action = 0
-        while (legal >> action) & 1 == 0:
-            action += 1
-        actions[i] = action
+        actions[i] = lowest(legal)
 
 
 @entry

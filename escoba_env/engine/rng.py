@@ -94,6 +94,20 @@ def shuffle(order, size, seed, game_index, round_index, block):
     return block
 
 
+@kernel
+def hashed(number):
+    """A 32-bit word that follows from a number of 32 bits: a quick stream, drawn by counting up.
+
+    Source: Wellons, *Prospecting for hash functions* (2018), ``lowbias32``.
+    """
+    word = number & _WORD
+    word ^= word >> 16
+    word = (word * 0x7FEB352D) & _WORD
+    word ^= word >> 15
+    word = (word * 0x846CA68B) & _WORD
+    return word ^ (word >> 16)
+
+
 @entry
 def decision_key(seed, game_index, counter):
     """A 63-bit key for one decision of a policy: see ``Views.keys``."""

@@ -1,0 +1,50 @@
+"""Threads that share the rows of a call among them: kernels run without the interpreter lock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+MIN_ROWS = 128
+"""Rows that a thread is given at the least: for fewer the hand-off takes longer than the work."""
+
+
+def spread(call: Callable[[int, int], object], rows: int, threads: int) -> None:
+    """Calls ``call(start, end)`` for parts that make up ``range(rows)``, side by side.
+
+    Args:
+        call: Works on rows that no other part touches.
+        rows: Number of rows.
+        threads: The most parts to make, at least 1; the caller's own thread takes the first.
+
+    Raises:
+        Exception: What a part raises, once all are done.
+    """
+    parts = max(1, min(threads, rows // MIN_ROWS))
+    if parts == 1:
+        call(0, rows)
+        return
+    bounds = [rows * part // parts for part in range(parts + 1)]
+    pool = _pool_of(parts - 1)
+    others = [pool.submit(call, bounds[i], bounds[i + 1]) for i in range(1, parts)]
+    try:
+        call(bounds[0], bounds[1])
+    finally:
+        # Whatever the first part raises, nobody goes on while others still write.
+        failures = [part.exception() for part in others]
+    for failure in failures:
+        if failure is not None:
+            raise failure
+
+
+@cache
+def _pool_of(size: int) -> ThreadPoolExecutor:
+    """Returns the threads of this process that help, ``size`` of them."""
+    return ThreadPoolExecutor(size, thread_name_prefix="escoba")
+
+
+if hasattr(os, "register_at_fork"):
+    # A forked child has none of its parent's threads.
+    os.register_at_fork(after_in_child=_pool_of.cache_clear)
