@@ -137,10 +137,11 @@ def best_of(plays: dict[str, Play]) -> Ready:
         rates[name] = 0.0
         # The better of two: what else runs on the machine must not choose.
         for _ in range(2):
-            played, start = 0, time.perf_counter()
-            while time.perf_counter() - start < SCAN_SECONDS / 2:
+            played, wall, cpu = 0, time.perf_counter(), time.process_time()
+            while time.perf_counter() - wall < SCAN_SECONDS / 2:
                 played += play(1)
-            rates[name] = max(rates[name], played / (time.perf_counter() - start))
+            took = min(time.perf_counter() - wall, time.process_time() - cpu)
+            rates[name] = max(rates[name], played / took)
     best = max(rates, key=lambda name: rates[name])
     return Ready(plays[best], f"{best}; best of {len(plays)}")
 
@@ -281,6 +282,8 @@ def stock_maskable_ppo(envs: int = 512, steps: int = 64, minibatch: int = 4096) 
         device="cpu",
         seed=1,
     )
+    # Or every call of learn makes a folder of its own for its logs.
+    model.set_logger(need("stable_baselines3.common.logger").Logger(None, []))
     each = envs * steps
 
     def play(decisions: int) -> int:
@@ -313,7 +316,7 @@ def cases() -> Iterator[Case]:
         ("pgx bridge_bidding", pgx_bridge_bidding),
         ("EnvPool Blackjack", envpool_blackjack),
     ):
-        yield Case(name, group, setup, threads=2)
+        yield Case(name, group, setup, clock="kind")
 
     group = "Peers: no observations"
     for name in ("hearts", "dou_dizhu"):

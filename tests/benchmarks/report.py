@@ -123,19 +123,20 @@ def table(data: Any) -> str:
             if result.missing:
                 lines.append(f"  {result.name:{width}}  {result.missing}")
                 continue
-            clock = "wall" if result.threads > 1 else "cpu"
-            clock = "" if result.values else f"  {clock:4}"
+            clock = "" if result.values else f"  {result.clock:4}"
             lines.append(
                 f"  {result.name:{width}}  {amount(result.median):>12} {result.unit:11}"
                 f" ±{result.spread:4.0%}{clock}  {result.note}".rstrip()
             )
-    lines += ["", *bar_lines(check(results))]
+    verdicts = check(results)
+    if verdicts:
+        lines += ["", "Bars", *bar_lines(verdicts)]
     return "\n".join(lines)
 
 
 def bar_lines(verdicts: Sequence[Verdict]) -> list[str]:
     """Returns one line for each bar."""
-    lines = ["Bars"] if verdicts else []
+    lines = []
     for verdict in verdicts:
         if verdict.value is None:
             lines.append(f"  ----  {verdict.bar.text}: {verdict.missing}")
@@ -186,6 +187,15 @@ def readme_table(data: Any) -> str:
         if name in found:
             result = found[name]
             lines.append(f"| {title} | {result.missing or amount(result.median)} |")
+    ratios = [
+        f"| {' or '.join(verdict.bar.left)} over {verdict.bar.right}"
+        f" | {'not measured' if verdict.value is None else amount(verdict.value)} |"
+        for verdict in check(list(found.values()))
+        if verdict.bar.right
+    ]
+    if ratios:
+        lines += ["", "| in the same run (names as in `--list`) | times as fast |"]
+        lines += ["| --- | ---: |", *ratios]
     starts = [
         f"{title} {amount(found[name].median)} {found[name].unit}"
         for name, title in (

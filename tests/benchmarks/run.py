@@ -18,19 +18,21 @@ import argparse
 import fnmatch
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-# The folder of this file itself would give its modules a second name.
-sys.path[:1] = [str(ROOT), str(ROOT / "tests")]
+if not __package__:
+    # Run as a file: its own folder would give these modules a second name.
+    sys.path[:1] = [str(ROOT), str(ROOT / "tests")]
 
 from benchmarks import ours, peers, report
 from benchmarks.bars import BARS, check
 from benchmarks.runner import Case, Measure, run
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__.partition("\n\n")[0],
@@ -60,7 +62,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="list the cases and bars, run none")
     parser.add_argument("--readme", action="store_true", help="put the table into README.md")
     parser.add_argument("--check", action="store_true", help="exit 1 where a bar fails")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     if args.repeats < 1 or args.seconds <= 0:
         parser.error("--repeats is at least 1, and --seconds above 0")
     if args.readme and args.only:

@@ -43,8 +43,9 @@ class Case:
         name: Unique name, words separated by spaces.
         group: Heading in the table.
         setup: Makes it ready, or raises ``Missing``.
-        threads: Threads that work for it. A case of one thread is timed by processor time, which
-            other processes disturb less, one of several by wall time.
+        clock: How time is taken. ``"cpu"``: processor time, which other processes disturb little;
+            for one thread. ``"wall"``: for several. ``"kind"``: the shorter of the two, for peers
+            of several threads; a machine with other work must not make them look slow.
         most_repeats: Upper bound of repetitions, for slow cases.
         unit: What is counted.
     """
@@ -52,7 +53,7 @@ class Case:
     name: str
     group: str
     setup: Callable[[], Ready]
-    threads: int = 1
+    clock: str = "cpu"
     most_repeats: int = 1000
     unit: str = "decisions/s"
 
@@ -78,7 +79,7 @@ class Result:
     name: str
     group: str
     unit: str
-    threads: int = 1
+    clock: str = "cpu"
     missing: str = ""
     note: str = ""
     decisions: list[int] = field(default_factory=list)
@@ -87,14 +88,19 @@ class Result:
     values: list[float] = field(default_factory=list)
     """Of a ``Measure``."""
 
-    def rates(self, wall: bool) -> list[float]:
-        """Decisions a second in each repetition, by wall or by processor time."""
-        clock = self.wall if wall else self.cpu
-        return [n / seconds for n, seconds in zip(self.decisions, clock, strict=True)]
+    def rates(self, clock: str = "") -> list[float]:
+        """Decisions a second in each repetition, by a clock or the case's own."""
+        times = zip(self.wall, self.cpu, strict=True)
+        seconds = {
+            "wall": self.wall,
+            "cpu": self.cpu,
+            "kind": [min(both) for both in times],
+        }[clock or self.clock]
+        return [n / took for n, took in zip(self.decisions, seconds, strict=True)]
 
     def numbers(self) -> list[float]:
-        """The values, or the rates by the case's own clock."""
-        return self.values or self.rates(wall=self.threads > 1)
+        """The values, or the rates."""
+        return self.values or self.rates()
 
     @property
     def median(self) -> float:
@@ -114,7 +120,7 @@ class Result:
         if self.values:
             return {**base, "note": self.note, **summary, "values": self.values}
         runs = {"decisions": self.decisions, "wall": self.wall, "cpu": self.cpu}
-        return {**base, "threads": self.threads, "note": self.note, **summary, **runs}
+        return {**base, "clock": self.clock, "note": self.note, **summary, **runs}
 
 
 def from_dict(data: dict[str, Any]) -> Result:
@@ -125,10 +131,10 @@ def from_dict(data: dict[str, Any]) -> Result:
 def ratio(left: Result, right: Result) -> float:
     """How many times as fast ``left`` was: the median over the rounds that both were in.
 
-    Both are taken by processor time if both have one thread, else both by wall time.
+    Each is taken by its own clock, but both by wall time where ``left`` is.
     """
-    wall = left.threads > 1 or right.threads > 1
-    pairs = zip(left.rates(wall), right.rates(wall), strict=False)
+    clock = "wall" if left.clock == "wall" else ""
+    pairs = zip(left.rates(clock), right.rates(clock), strict=False)
     return float(np.median([ours / theirs for ours, theirs in pairs]))
 
 
@@ -156,7 +162,7 @@ def run(
             measures.append((case, result))
             continue
         say(f"setting up {case.name}")
-        result.threads = case.threads
+        result.clock = case.clock
         try:
             made = case.setup()
         except Missing as missing:
@@ -164,12 +170,16 @@ def run(
             continue
         result.note = made.note
         ready.append((case, result, made.play, enough(made.play, seconds)))
+    gc.collect()
+    # What is there now is not looked through again between any two repetitions.
+    gc.freeze()
     for number in range(repeats):
         say(f"round {number + 1} of {repeats}")
         # There and back again, so that a machine that slows down steadily favours nobody.
         for case, result, play, decisions in ready if number % 2 == 0 else reversed(ready):
             if number < case.most_repeats:
                 repeat(play, decisions, result)
+    gc.unfreeze()
     for measure, result in measures:
         say(measure.name)
         for _ in range(measure.repeats):
