@@ -48,7 +48,7 @@ def data() -> Any:
         Measure("a game of a batch", "Memory", lambda: ours.bytes_a_game(64), "bytes"),
     ]
     results = runner.run(cases, repeats=2, seconds=0.001)
-    return json.loads(json.dumps(report.as_dict(results, {"repeats": 2}, peers.PACKAGES)))
+    return json.loads(report.dump(report.as_dict(results, {"repeats": 2}, peers.PACKAGES)))
 
 
 def missing() -> Ready:
@@ -230,7 +230,7 @@ def test_command_prints_a_table_and_writes_json(tmp_path: Path) -> None:
 def test_check_fails_where_a_bar_does(tmp_path: Path, value: float, status: int) -> None:
     file = tmp_path / "results.json"
     results = [Result("a game of a batch", "group", "bytes", values=[value])]
-    file.write_text(json.dumps(report.as_dict(results, {}, ())), encoding="utf-8")
+    file.write_text(report.dump(report.as_dict(results, {}, ())), encoding="utf-8")
     assert run.main(["--from", str(file), "--check"]) == status
     assert run.main(["--from", str(file)]) == 0
 

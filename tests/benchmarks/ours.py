@@ -145,7 +145,7 @@ def vector_env(make: Callable[[], Any], games: int, seats: int = 2) -> Ready:
     try:
         env = make()
     except ImportError as error:
-        raise Missing(f"not available: {error}") from None
+        raise Missing(f"not available: {error.name}") from None
     words = seed_words()
     actions = np.empty(games, np.int64)
     reset = env.reset()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 from collections.abc import Sequence
@@ -47,8 +48,25 @@ def versions(packages: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def as_dict(results: Sequence[Result], settings: dict[str, Any], peers: Sequence[str]) -> Any:
-    """Returns what the JSON file holds."""
+def load_now() -> float | None:
+    """Processes that want to run, on average of the last minute, where the system says so."""
+    return round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
+
+
+def as_dict(
+    results: Sequence[Result],
+    settings: dict[str, Any],
+    peers: Sequence[str],
+    load: float | None = None,
+) -> Any:
+    """Returns what the JSON file holds.
+
+    Args:
+        results: Of a run.
+        settings: How it was run.
+        peers: Distributions whose versions are noted, beside this package's.
+        load: The machine's load before the run.
+    """
     return {
         "format": FORMAT,
         "date": datetime.now(timezone.utc).date().isoformat(),
@@ -57,6 +75,7 @@ def as_dict(results: Sequence[Result], settings: dict[str, Any], peers: Sequence
             "cores": os.cpu_count(),
             "system": platform.system(),
             "python": platform.python_version(),
+            "load": load,
         },
         "versions": versions(dict.fromkeys([*OWN_PACKAGES, *peers])),
         "settings": settings,
@@ -66,6 +85,13 @@ def as_dict(results: Sequence[Result], settings: dict[str, Any], peers: Sequence
             for verdict in check(results)
         ],
     }
+
+
+def dump(data: Any) -> str:
+    """Returns the text of a JSON file: a line for each result."""
+    lines = ",\n  ".join(json.dumps(result) for result in data["results"])
+    shell = json.dumps({**data, "results": []}, indent=1)
+    return shell.replace('"results": []', f'"results": [\n  {lines}\n ]') + "\n"
 
 
 def results_of(data: Any) -> list[Result]:
@@ -96,7 +122,8 @@ def machine_line(data: Any) -> str:
     installed = ", ".join(
         f"{name} {number}" for name, number in data["versions"].items() if number != "not installed"
     )
-    return f"{text}; {installed}; {data['date']}"
+    busy = "" if machine["load"] is None else f", load {machine['load']} before the run"
+    return f"{text}{busy}; {installed}; {data['date']}"
 
 
 def calibration_line(results: Sequence[Result]) -> str:
@@ -182,7 +209,7 @@ README_ROWS = (
 def readme_table(data: Any) -> str:
     """Returns the README's part between its markers, in Markdown."""
     found = {result.name: result for result in results_of(data)}
-    lines = ["| random legal play | decisions/s |", "| --- | ---: |"]
+    lines = ["| | decisions/s |", "| --- | ---: |"]
     for name, title in README_ROWS:
         if name in found:
             result = found[name]
@@ -197,11 +224,11 @@ def readme_table(data: Any) -> str:
         lines += ["", "| in the same run (names as in `--list`) | times as fast |"]
         lines += ["| --- | ---: |", *ratios]
     starts = [
-        f"{title} {amount(found[name].median)} {found[name].unit}"
+        f"{title} {amount(found[name].median)} {found[name].unit} ({found[name].note})"
         for name, title in (
             ("a game of a batch", "A game of a batch takes"),
-            ("first step, nothing compiled", "The first step after installation takes"),
-            ("first step, compiled before", "later ones from the start of Python"),
+            ("first step, nothing compiled", "the first step after installation"),
+            ("first step, compiled before", "later ones, from the start of Python,"),
         )
         if name in found
     ]

@@ -81,11 +81,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         if not cases:
             parser.error("no case matches --only; --list shows them all")
+        load = report.load_now()
         results = run(cases, args.repeats, args.seconds, progress)
         settings = {"repeats": args.repeats, "seconds": args.seconds}
-        data = report.as_dict(results, settings, peers.PACKAGES)
+        data = report.as_dict(results, settings, peers.PACKAGES, load)
         args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+        args.json.write_text(report.dump(data), encoding="utf-8")
     print(report.table(data))
     if args.readme:
         report.write_readme(ROOT / "README.md", data)
