@@ -105,6 +105,9 @@ class Config(_Settings):
     """What is measured on the way."""
     save_every: int = Field(250_000, ge=1)
     """Decisions between two saves."""
+    precision: Literal["float32", "bfloat16", "auto"] = "float32"
+    """What the layers of the network are computed in; ``auto``: bfloat16 where the processor has
+    instructions for it."""
     threads: int = Field(1, ge=1)
     """Threads of the learner. More than one helps where no other process wants the cores: threads
     that wait for each other on a busy machine made training thirty times slower."""

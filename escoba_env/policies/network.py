@@ -77,12 +77,17 @@ class PolicyNetwork(nn.Module):
         mixed = self.state_to_action(latent)[rows]
         mixed = mixed + self.facts_to_action(facts[rows, actions]) + self.action_embedding(actions)
         mixed = torch.relu(self.action_layer(torch.relu(mixed)))
-        logits = torch.full(mask.shape, ILLEGAL_LOGIT, dtype=latent.dtype, device=latent.device)
-        logits[rows, actions] = self.action_head(mixed).squeeze(-1)
-        return logits, self.value_head(latent).squeeze(-1)
+        # Under autocast the layers so far are of lower precision, which outputs cannot do with.
+        with torch.autocast(mixed.device.type, enabled=False):
+            scores = self.action_head(mixed.float()).squeeze(-1)
+            values = self.value_head(latent.float()).squeeze(-1)
+        logits = torch.full(mask.shape, ILLEGAL_LOGIT, device=latent.device)
+        logits[rows, actions] = scores
+        return logits, values
 
     def value(self, observation: Tensor) -> Tensor:
         """Estimates the return alone, float32 (n,)."""
         latent = self.trunk(observation[:, : self.state_size])
-        value: Tensor = self.value_head(latent).squeeze(-1)
+        with torch.autocast(latent.device.type, enabled=False):
+            value: Tensor = self.value_head(latent.float()).squeeze(-1)
         return value
