@@ -19,7 +19,7 @@ from escoba_env.batch import Batch
 from escoba_env.cards import NUM_ACTIONS
 from escoba_env.policies.checkpoint import Card, NetworkCard
 from escoba_env.policies.learned import LearnedPolicy
-from escoba_env.policies.network import PolicyNetwork
+from escoba_env.policies.network import Choices, PolicyNetwork
 from training.config import Config
 from training.rollout import SeatRolloutBuffer, SelfPlay
 
@@ -39,40 +39,38 @@ class SharedHeadPolicy(MaskableActorCriticPolicy):
         self.network = PolicyNetwork(shape.state_size, shape.hidden, shape.action_hidden)
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=lr_schedule(1), eps=1e-5)
 
-    def forward(
-        self, obs: Tensor, deterministic: bool = False, action_masks: Any = None
+    def forward(  # type: ignore[override]
+        self,
+        obs: Choices,
+        deterministic: bool = False,
+        action_masks: None = None,  # noqa: ARG002, MaskablePPO's; choices are legal actions
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns actions (n,), values (n,) and log-probabilities (n,)."""
-        log_probs, values = self._evaluate(obs, action_masks)
+        """Returns actions (n,), values (n,) and log-probabilities (n,).
+
+        Observations are ``Choices`` here and below: they hold legal actions only.
+        """
+        log_probs, values = self._evaluate(obs)
         if deterministic:
             actions = log_probs.argmax(1)
         else:
             actions = torch.multinomial(log_probs.exp(), 1).squeeze(1)
         return actions, values, _of(log_probs, actions)
 
-    def evaluate_actions(
-        self, obs: Tensor, actions: Tensor, action_masks: Any = None
+    def evaluate_actions(  # type: ignore[override]
+        self,
+        obs: Choices,
+        actions: Tensor,
+        action_masks: None = None,  # noqa: ARG002
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Returns values (n,), log-probabilities (n,) and entropies (n,) of actions taken."""
-        log_probs, values = self._evaluate(obs, action_masks)
+        log_probs, values = self._evaluate(obs)
         entropy = -(log_probs.exp() * log_probs).sum(1)
         return values, _of(log_probs, actions), entropy
 
-    def _predict(
-        self, observation: Any, deterministic: bool = False, action_masks: Any = None
-    ) -> Tensor:
-        return self.forward(observation, deterministic, action_masks)[0]
-
-    def predict_values(self, obs: Any) -> Tensor:
-        """Returns values (n,)."""
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.low_precision):
-            return self.network.value(obs)
-
-    def _evaluate(self, obs: Tensor, masks: Any) -> tuple[Tensor, Tensor]:
+    def _evaluate(self, choices: Choices) -> tuple[Tensor, Tensor]:
         """Returns log-probabilities (n, 43) and values (n,)."""
-        legal = torch.as_tensor(masks, device=obs.device).reshape(-1, NUM_ACTIONS).bool()
         with torch.autocast("cpu", torch.bfloat16, enabled=self.low_precision):
-            logits, values = self.network(obs, legal)
+            logits, values = self.network.score(choices)
         # The network masks its logits itself: MaskableCategorical would do so again.
         return torch.log_softmax(logits, 1), values
 
@@ -161,13 +159,11 @@ class SelfPlayPPO(MaskablePPO):
         self.logger.record("time/seconds", self.seconds)
 
     def act(
-        self, observations: NDArray[np.float32], masks: NDArray[np.int8]
+        self, choices: Choices
     ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
         """Draws actions; returns them with values and log-probabilities."""
         with torch.no_grad():
-            actions, values, log_probs = self.policy(
-                torch.from_numpy(observations), action_masks=masks
-            )
+            actions, values, log_probs = self.policy(choices)
         return actions.numpy(), values.numpy(), log_probs.numpy()
 
 

@@ -16,14 +16,17 @@ import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 from sb3_contrib.common.maskable.buffers import MaskableRolloutBuffer, MaskableRolloutBufferSamples
+from torch import Tensor
 
 from escoba_env.batch import Batch
 from escoba_env.cards import NUM_ACTIONS
+from escoba_env.engine.outlook import NUM_FACTS
 from escoba_env.policies.base import Policy
+from escoba_env.policies.network import Choices, choices_of
 
 Floats = NDArray[np.float32]
-Act = Callable[[Floats, NDArray[np.int8]], tuple[NDArray[np.int64], Floats, Floats]]
-"""Observations and masks to actions, values and log-probabilities."""
+Act = Callable[[Choices], tuple[NDArray[np.int64], Floats, Floats]]
+"""Observations of decisions to actions, values and log-probabilities."""
 
 LEARNER = -1
 """In ``opponent_of``: the seat is played by the learner."""
@@ -56,9 +59,8 @@ class SeatRolloutBuffer(MaskableRolloutBuffer):
         """Empties the buffer; the arrays are made once and used again."""
         if not hasattr(self, "observations"):
             shape = (self.buffer_size, self.n_envs)
-            size = spaces.flatdim(self.observation_space)
+            size = spaces.flatdim(self.observation_space) - NUM_ACTIONS * NUM_FACTS
             self.observations = np.zeros((*shape, size), np.float32)
-            self.action_masks = np.zeros((*shape, NUM_ACTIONS), np.int8)
             self.actions = np.zeros(shape, np.int64)
             self.seats = np.zeros(shape, np.int64)
             self.values = np.zeros(shape, np.float32)
@@ -67,6 +69,8 @@ class SeatRolloutBuffer(MaskableRolloutBuffer):
             self.returns = np.zeros(shape, np.float32)
             self.earned = np.zeros((*shape, self.players), np.float32)
             self.over = np.zeros(shape, np.bool_)
+        # Of each step the legal actions, game by game: how many, which, and their facts.
+        self.legal: list[tuple[Tensor, Tensor, Tensor]] = []
         self.earned[:] = 0
         self.over[:] = False
         self.pos = 0
@@ -75,12 +79,16 @@ class SeatRolloutBuffer(MaskableRolloutBuffer):
 
     def add_step(
         self,
+        choices: Choices,
         seats: NDArray[np.int64],
         actions: NDArray[np.int64],
         values: Floats,
         log_probs: Floats,
     ) -> None:
-        """Adds one decision of every game; its observation and mask are in their rows already."""
+        """Adds one decision of every game."""
+        self.observations[self.pos] = choices.state
+        number = torch.bincount(choices.rows, minlength=self.n_envs)
+        self.legal.append((number, choices.actions, choices.facts))
         self.seats[self.pos] = seats
         self.actions[self.pos] = actions
         self.values[self.pos] = values
@@ -133,19 +141,34 @@ class SeatRolloutBuffer(MaskableRolloutBuffer):
         flat = {
             name: torch.from_numpy(array.reshape(total, *array.shape[2:]))
             for name, array in (
-                ("observations", self.observations),
                 ("actions", self.actions),
                 ("old_values", self.values),
                 ("old_log_prob", self.log_probs),
                 ("advantages", self.advantages),
                 ("returns", self.returns),
-                ("action_masks", self.action_masks),
             )
         }
+        states = torch.from_numpy(self.observations.reshape(total, -1))
+        numbers, actions, facts = map(torch.cat, zip(*self.legal, strict=True))
+        starts = numbers.cumsum(0) - numbers
         order = torch.randperm(total)
         for start in range(0, total - size + 1, size):
             rows = order[start : start + size]
-            yield MaskableRolloutBufferSamples(**{name: a[rows] for name, a in flat.items()})
+            number = numbers[rows]
+            # Where each legal action of these rows stands among all.
+            shift = starts[rows] - (number.cumsum(0) - number)
+            places = torch.arange(int(number.sum())) + shift.repeat_interleave(number)
+            choices = Choices(
+                states[rows],
+                torch.arange(size).repeat_interleave(number),
+                actions[places],
+                facts[places],
+            )
+            yield MaskableRolloutBufferSamples(
+                observations=choices,  # type: ignore[arg-type]
+                action_masks=None,  # type: ignore[arg-type]
+                **{name: array[rows] for name, array in flat.items()},
+            )
 
 
 class SelfPlay:
@@ -171,6 +194,7 @@ class SelfPlay:
         self.policies = [policy for policy, _ in opponents]
         self.random = np.random.default_rng(seed)
         self.games = np.arange(len(batch))
+        self._dense, self._masks = batch.observe()
         players = batch.rules.players
         # Which policy plays a seat of a game; games are split by share, in order.
         self.opponent_of = np.full((len(batch), players), LEARNER)
@@ -185,11 +209,10 @@ class SelfPlay:
         """Fills a buffer with decisions of the learner and what came of them."""
         buffer.reset()
         while not buffer.full:
-            row, mask = buffer.observations[buffer.pos], buffer.action_masks[buffer.pos]
             seats = self.batch.turn
-            self.batch.observe(out=row, masks=mask)
-            actions, values, log_probs = act(row, mask)
-            buffer.add_step(seats, actions, values, log_probs)
+            choices = _choices(*self.batch.observe(out=self._dense, masks=self._masks))
+            actions, values, log_probs = act(choices)
+            buffer.add_step(choices, seats, actions, values, log_probs)
             rewards, over = self.batch.step(actions)
             buffer.credit(self.games, rewards * self.reward_scale, over)
             self._restart(self.games[over])
@@ -253,13 +276,17 @@ class SelfPlay:
             own = games[movers[games] == LEARNER]
             if len(own):
                 seats = batch.turn[own]
-                actions, values, _ = act(*batch.observe(own))
+                actions, values, _ = act(_choices(*batch.observe(own)))
                 waiting = open_seats[own, seats]
                 next_values[own[waiting], seats[waiting]] = values[waiting]
                 open_seats[own, seats] = False
                 rewards[own], over[own] = batch.step(actions, own)
             earned += np.where(open_seats, rewards * self.reward_scale, 0)
             open_seats[over] = False
+
+
+def _choices(observations: Floats, masks: NDArray[np.int8]) -> Choices:
+    return choices_of(torch.from_numpy(observations), torch.from_numpy(masks))
 
 
 def _step_with(

@@ -6,6 +6,7 @@ Needs torch. The same module is trained by ``training`` and played by ``LearnedP
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,30 @@ from escoba_env.engine.outlook import NUM_FACTS
 
 ILLEGAL_LOGIT = -1e8
 """Logit of an illegal action: finite, so that nothing becomes NaN, and of probability 0."""
+
+
+class Choices(NamedTuple):
+    """Observations of decisions with what follows from their legal actions alone.
+
+    Of 43 actions two or three are usually legal: this is a third of a dense observation.
+    """
+
+    state: Tensor
+    """float32 (n, state_size): the columns before the facts."""
+    rows: Tensor
+    """int64 (m,): the decision that each legal action belongs to, ascending."""
+    actions: Tensor
+    """int64 (m,): the legal actions."""
+    facts: Tensor
+    """float32 (m, NUM_FACTS): what follows from them."""
+
+
+def choices_of(observation: Tensor, mask: Tensor) -> Choices:
+    """Picks out what the network reads of dense observations; see ``PolicyNetwork.forward``."""
+    state_size = observation.shape[1] - NUM_ACTIONS * NUM_FACTS
+    facts = observation[:, state_size:].view(-1, NUM_ACTIONS, NUM_FACTS)
+    rows, actions = mask.nonzero(as_tuple=True)
+    return Choices(observation[:, :state_size], rows, actions, facts[rows, actions])
 
 
 class PolicyNetwork(nn.Module):
@@ -71,19 +96,22 @@ class PolicyNetwork(nn.Module):
         Returns:
             Logits float32 (n, 43), ``ILLEGAL_LOGIT`` where illegal; values float32 (n,).
         """
-        latent = self.trunk(observation[:, : self.state_size])
-        facts = observation[:, self.state_size :].view(-1, NUM_ACTIONS, NUM_FACTS)
-        rows, actions = mask.nonzero(as_tuple=True)
-        mixed = self.state_to_action(latent)[rows]
-        mixed = mixed + self.facts_to_action(facts[rows, actions]) + self.action_embedding(actions)
+        return self.score(choices_of(observation, mask))
+
+    def score(self, choices: Choices) -> tuple[Tensor, Tensor]:
+        """Scores actions and estimates the return; result as for ``forward``."""
+        state, rows, actions, facts = choices
+        latent = self.trunk(state)
+        mixed = self.state_to_action(latent).index_select(0, rows)
+        mixed = mixed + self.facts_to_action(facts) + self.action_embedding(actions)
         mixed = torch.relu(self.action_layer(torch.relu(mixed)))
         # Under autocast the layers so far are of lower precision, which outputs cannot do with.
         with torch.autocast(mixed.device.type, enabled=False):
             scores = self.action_head(mixed.float()).squeeze(-1)
             values = self.value_head(latent.float()).squeeze(-1)
-        logits = torch.full(mask.shape, ILLEGAL_LOGIT, device=latent.device)
-        logits[rows, actions] = scores
-        return logits, values
+        logits = scores.new_full((len(state) * NUM_ACTIONS,), ILLEGAL_LOGIT)
+        logits = logits.index_copy(0, rows * NUM_ACTIONS + actions, scores)
+        return logits.view(-1, NUM_ACTIONS), values
 
     def value(self, observation: Tensor) -> Tensor:
         """Estimates the return alone, float32 (n,)."""
