@@ -30,9 +30,10 @@ from escoba_env.engine.record import lower
 from escoba_env.evaluation import evaluate
 from escoba_env.policies import load_policy
 from escoba_env.policies.learned import LearnedPolicy
+from escoba_env.policies.network import Choices
 from training import run_folder, selfplay
 from training.config import Config, ConfigError, load_config, make_config
-from training.ppo import SelfPlayPPO, frozen_policy
+from training.ppo import SelfPlayPPO, frozen_policy, uses_bfloat16
 from training.rollout import SeatRolloutBuffer, SelfPlay
 from training.run_folder import RunFolder, batch_of
 
@@ -157,35 +158,42 @@ def test_the_first_minibatch_of_an_update_has_probability_ratio_one(
         assert len(ratios) == 2 * UPDATE // 64
         assert np.abs(ratios[0] - 1).max() < 1e-4
         assert np.abs(ratios[-1] - 1).max() > 1e-3
-    masks = samples[-1].action_masks.numpy()
+    masks = masks_of(samples[-1].observations)
     assert masks.shape == (64, NUM_ACTIONS)
     assert 2 <= masks.sum(1).min() <= masks.sum(1).max() < 20
 
 
+def masks_of(choices: Choices) -> NDArray[np.int8]:
+    """Returns action masks (n, 43) of decisions."""
+    masks = np.zeros((len(choices.state), NUM_ACTIONS), np.int8)
+    masks[choices.rows, choices.actions] = 1
+    return masks
+
+
 def rows_of_choices(
-    learner: Callable[..., tuple[SelfPlayPPO, SelfPlay]], updates: int
-) -> tuple[SelfPlayPPO, SelfPlay, SeatRolloutBuffer]:
-    """Trains for some updates and plays one more rollout."""
-    model, play = learner(tiny(rules={"capture": "optional"}, learning_rate=0.02, entropy=0.0))
+    learner: Callable[..., tuple[SelfPlayPPO, SelfPlay]], updates: int, **settings: Any
+) -> tuple[SelfPlayPPO, SelfPlay, SeatRolloutBuffer, Choices]:
+    """Trains for some updates, plays one more rollout and returns all its decisions."""
+    rules = {"capture": "optional"}
+    model, play = learner(tiny(rules=rules, learning_rate=0.02, entropy=0.0, **settings))
     for _ in range(updates):
         model.update(play, 1000 * UPDATE)
     buffer = model.rollout_buffer
     assert isinstance(buffer, SeatRolloutBuffer)
     play.collect(buffer, model.act)
-    return model, play, buffer
+    return model, play, buffer, buffer.choices(torch.arange(UPDATE))
 
 
 @pytest.mark.parametrize("updates", [0, 25])
 def test_probabilities_and_entropies_are_over_legal_actions_alone(
     learner: Callable[..., tuple[SelfPlayPPO, SelfPlay]], updates: int
 ) -> None:
-    model, _, buffer = rows_of_choices(learner, updates)
-    observations = torch.from_numpy(buffer.observations.reshape(UPDATE, -1))
-    masks = buffer.action_masks.reshape(UPDATE, -1)
+    model, _, buffer, choices = rows_of_choices(learner, updates)
+    masks = masks_of(choices)
     actions = torch.from_numpy(buffer.actions.reshape(-1))
     with torch.no_grad():
-        logits = model.network(observations, torch.from_numpy(masks).bool())[0].double().numpy()
-        _, log_probs, entropies = model.policy.evaluate_actions(observations, actions, masks)
+        logits = model.network.score(choices)[0].double().numpy()
+        _, log_probs, entropies = model.policy.evaluate_actions(choices, actions)
     for row in range(UPDATE):
         legal = np.flatnonzero(masks[row])
         chances = np.exp(logits[row, legal] - logits[row, legal].max())
@@ -206,14 +214,13 @@ def test_probabilities_and_entropies_are_over_legal_actions_alone(
 def test_illegal_actions_are_never_drawn_and_have_no_probability(
     learner: Callable[..., tuple[SelfPlayPPO, SelfPlay]], updates: int
 ) -> None:
-    model, play, buffer = rows_of_choices(learner, updates)
-    observations = buffer.observations.reshape(UPDATE, -1)
-    masks = buffer.action_masks.reshape(UPDATE, -1)
-    drawn = np.array([model.act(observations, masks)[0] for _ in range(40)])
+    model, play, _, choices = rows_of_choices(learner, updates)
+    masks = masks_of(choices)
+    drawn = np.array([model.act(choices)[0] for _ in range(40)])
     assert masks[np.arange(UPDATE), drawn].all()
     assert len({tuple(row) for row in drawn}) == 40
     with torch.no_grad():
-        best = model.policy(torch.from_numpy(observations), deterministic=True, action_masks=masks)
+        best = model.policy(choices, deterministic=True)
     assert masks[np.arange(UPDATE), best[0].numpy()].all()
     config = tiny(rules={"capture": "optional"})
     policy = frozen_policy(config, play.batch, model)
@@ -221,6 +228,53 @@ def test_illegal_actions_are_never_drawn_and_have_no_probability(
     legal = play.batch.legal_masks().astype(np.bool_)
     assert (probabilities[~legal] == 0).all()
     assert probabilities.sum(1) == pytest.approx(np.ones(GAMES), abs=1e-5)
+
+
+def test_a_rollout_keeps_all_that_the_network_reads_of_its_observations(
+    learner: Callable[..., tuple[SelfPlayPPO, SelfPlay]],
+) -> None:
+    model, play = learner(tiny(), [(load_policy("greedy"), 0.5)])
+    buffer = model.rollout_buffer
+    assert isinstance(buffer, SeatRolloutBuffer)
+    seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def act(choices: Choices) -> Any:
+        if not buffer.full:
+            observations, masks = play.batch.observe()
+            seen.append((torch.from_numpy(observations), torch.from_numpy(masks)))
+        return model.act(choices)
+
+    play.collect(buffer, act)
+    dense, masks = (torch.cat(parts) for parts in zip(*seen, strict=True))
+    rows = torch.randperm(UPDATE)
+    with torch.no_grad():
+        wanted = model.network(dense[rows], masks[rows])
+        found = model.network.score(buffer.choices(rows))
+    torch.testing.assert_close(found, wanted)
+
+
+def test_low_precision_is_of_the_layers_alone(
+    learner: Callable[..., tuple[SelfPlayPPO, SelfPlay]],
+) -> None:
+    model, _, buffer, choices = rows_of_choices(learner, 2, precision="bfloat16")
+    for parameter in model.network.parameters():
+        assert parameter.dtype == torch.float32
+    actions = torch.from_numpy(buffer.actions.reshape(-1))
+    found = model.policy.evaluate_actions(choices, actions)
+    model.policy.low_precision = False  # type: ignore[assignment]
+    for low, full in zip(found, model.policy.evaluate_actions(choices, actions), strict=True):
+        assert low.dtype == full.dtype == torch.float32
+        difference = (low - full).abs().max().item()
+        assert 0 < difference < 0.1
+
+
+def test_automatic_precision_asks_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    for supported in (False, True):
+        for feature in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+            monkeypatch.setattr(torch.cpu, feature, lambda supported=supported: supported)
+        assert uses_bfloat16("auto") is supported
+        assert uses_bfloat16("bfloat16")
+        assert not uses_bfloat16("float32")
 
 
 def test_the_learning_rate_falls_linearly_to_its_end(

@@ -70,7 +70,7 @@ class SeatRolloutBuffer(MaskableRolloutBuffer):
             self.earned = np.zeros((*shape, self.players), np.float32)
             self.over = np.zeros(shape, np.bool_)
         # Of each step the legal actions, game by game: how many, which, and their facts.
-        self.legal: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._legal: list[tuple[Tensor, Tensor, Tensor]] = []
         self.earned[:] = 0
         self.over[:] = False
         self.pos = 0
@@ -88,7 +88,7 @@ class SeatRolloutBuffer(MaskableRolloutBuffer):
         """Adds one decision of every game."""
         self.observations[self.pos] = choices.state
         number = torch.bincount(choices.rows, minlength=self.n_envs)
-        self.legal.append((number, choices.actions, choices.facts))
+        self._legal.append((number, choices.actions, choices.facts))
         self.seats[self.pos] = seats
         self.actions[self.pos] = actions
         self.values[self.pos] = values
@@ -132,6 +132,7 @@ class SeatRolloutBuffer(MaskableRolloutBuffer):
             advantage[rows, seat] = gain
             earned[rows, seat] = 0
         np.add(self.advantages, self.values, out=self.returns)
+        self._all_legal = tuple(map(torch.cat, zip(*self._legal, strict=True)))
 
     def get(self, batch_size: int | None = None) -> Iterator[MaskableRolloutBufferSamples]:  # type: ignore[override]
         """Yields shuffled minibatches of all decisions; a last, smaller one is left out."""
@@ -148,27 +149,30 @@ class SeatRolloutBuffer(MaskableRolloutBuffer):
                 ("returns", self.returns),
             )
         }
-        states = torch.from_numpy(self.observations.reshape(total, -1))
-        numbers, actions, facts = map(torch.cat, zip(*self.legal, strict=True))
-        starts = numbers.cumsum(0) - numbers
         order = torch.randperm(total)
         for start in range(0, total - size + 1, size):
             rows = order[start : start + size]
-            number = numbers[rows]
-            # Where each legal action of these rows stands among all.
-            shift = starts[rows] - (number.cumsum(0) - number)
-            places = torch.arange(int(number.sum())) + shift.repeat_interleave(number)
-            choices = Choices(
-                states[rows],
-                torch.arange(size).repeat_interleave(number),
-                actions[places],
-                facts[places],
-            )
             yield MaskableRolloutBufferSamples(
-                observations=choices,  # type: ignore[arg-type]
+                observations=self.choices(rows),  # type: ignore[arg-type]
                 action_masks=None,  # type: ignore[arg-type]
                 **{name: array[rows] for name, array in flat.items()},
             )
+
+    def choices(self, rows: Tensor) -> Choices:
+        """Returns the observations of a finished rollout's decisions.
+
+        Args:
+            rows: int64 (n,): decision ``step * games + game``.
+        """
+        numbers, actions, facts = self._all_legal
+        starts = numbers.cumsum(0) - numbers
+        number = numbers[rows]
+        # Where each legal action of these rows stands among all.
+        shift = starts[rows] - (number.cumsum(0) - number)
+        places = torch.arange(int(number.sum())) + shift.repeat_interleave(number)
+        states = torch.from_numpy(self.observations.reshape(len(numbers), -1))
+        of_row = torch.arange(len(rows)).repeat_interleave(number)
+        return Choices(states[rows], of_row, actions[places], facts[places])
 
 
 class SelfPlay:
