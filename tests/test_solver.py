@@ -419,7 +419,7 @@ def test_partners_know_all_when_one_hand_alone_is_hidden(memory: Memory) -> None
     ("fields", "turns", "hidden"),
     [
         ({}, 12, "3 cards in the hand of seat . and 6 in the stock"),
-        ({}, 7, "1 cards in the hand of seat . and 6 in the stock"),
+        ({}, 7, "6 in the stock"),
         ({"open_hands": True}, 12, "6 in the stock"),
         ({"preset": "comodines"}, 6, "3 cards in the hand of seat . and 2 in the stock"),
         ({"players": 4, "partnership": True}, 12, "3 cards in the hand of seat . and 3 cards"),

@@ -474,9 +474,8 @@ def best_of_suits(pile):
 @kernel
 def margin_of_setenta(spec, own, other):
     """Margin of the setenta between two piles."""
-    mine = setenta_of(spec, own)
-    theirs = setenta_of(spec, other)
-    return spec["setenta"] * ((mine > theirs) - (theirs > mine))
+    points = spec["setenta"]
+    return majority(setenta_of(spec, own), setenta_of(spec, other), points, points, 84)
 
 
 @kernel
@@ -795,7 +794,7 @@ def set_out(spec, s, scratch, plan, nodes):
     plan["alike"] = spec["setenta"] == 0
     for card in range(NUM_IDS):
         plan["worth"][card] = int(100 * spec["worth"][card])
-    turns = turns_of_this_deal(spec, s) + deal * int(spec["players"]) * int(spec["hand_size"])
+    turns = int(turns_of_this_deal(spec, s)) + deal * int(spec["players"]) * int(spec["hand_size"])
     node = nodes[turns]
     for seat in range(4):
         node["hands"][seat] = s["hands"][seat]
@@ -909,7 +908,8 @@ def solve_moves(
     plan["nodes"] = 0
     turns = set_out(spec, s, scratch, plan, nodes)
     side = int(s["turn"]) & 1
-    scored = (escobas_of(spec, s, side) - escobas_of(spec, s, 1 - side)) * int(spec["escoba"])
+    ahead = escobas_of(spec, s, side) - escobas_of(spec, s, 1 - side)
+    scored = int(ahead) * int(spec["escoba"])
     rows = rows_for(spec, turns, slots)
     if use_table:
         for i in range(rows):
