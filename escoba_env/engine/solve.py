@@ -46,7 +46,16 @@ from escoba_env.engine.record import (
     CAPTURE_OPTIONAL,
     NOBODY,
 )
-from escoba_env.engine.score import escobas_of, napola_length, pile_of, setenta_of
+from escoba_env.engine.score import (
+    CARDS,
+    ORO_CARDS,
+    SETENTA,
+    SEVEN_CARDS,
+    count_of,
+    escobas_of,
+    napola_length,
+    pile_of,
+)
 
 NODE = np.dtype(
     [
@@ -78,7 +87,7 @@ PLAN = np.dtype(
         ("in_round", np.int64),  # the pack but for the cards set aside
         ("oros_in_pack", np.int64),
         ("sevens_in_pack", np.int64),
-        ("alike", np.int64),  # 1: cards of a rank that are no oros do the same: no setenta
+        ("alike", np.int64),  # 1: cards of a rank that are no oros do the same (no setenta)
         ("worth", np.int64, (NUM_IDS,)),  # of capturing a card, in hundredths of a point
         ("use_table", np.int64),
         ("use_bounds", np.int64),
@@ -148,22 +157,17 @@ def kinds_of(cards):
 
 
 @kernel
-def kind_of_pile(pile):
-    """A number that is the same for any two piles that do the same: without setenta and napola."""
-    kind = total(pile)
-    kind = kind << 6 | popcount(pile)
+def kind_of_item(spec, plan, node, item):
+    """A number for a card, or with building for the pile of a head; equal if they do the same."""
+    if spec["building"] == 0:
+        return kinds_of(item)
+    pile = cards_of(spec, node, item)
+    if plan["alike"] == 0 or spec["napola"]:
+        return pile
+    kind = total(pile) << 6 | popcount(pile)
     kind = kind << 4 | popcount(pile & OROS)
     kind = kind << 3 | popcount(pile & SEVENS)
     return kind << 1 | (pile >> SEVEN_OF_OROS) & 1
-
-
-@kernel
-def kind_of_item(spec, plan, node, item):
-    """The kind of a card, or with building of the pile of a head."""
-    if spec["building"]:
-        pile = cards_of(spec, node, item)
-        return kind_of_pile(pile) if plan["alike"] and spec["napola"] == 0 else pile
-    return kinds_of(item)
 
 
 @kernel
@@ -371,36 +375,29 @@ def mark_of(card, taken, place):
 
 
 @kernel
-def copy_node(spec, node, child):
-    """Copies a position."""
-    for seat in range(spec["players"]):
-        child["hands"][seat] = node["hands"][seat]
-    child["piles"][0] = node["piles"][0]
-    child["piles"][1] = node["piles"][1]
-    child["table"] = node["table"]
-    child["heads"] = node["heads"]
-    child["turn"] = node["turn"]
-    child["last"] = node["last"]
-    child["turns"] = node["turns"]
-    child["deal"] = node["deal"]
-    child["table_total"] = node["table_total"]
-    child["open_total"] = node["open_total"]
-    if spec["building"]:
-        for card in range(NUM_IDS):
-            child["pile_of"][card] = node["pile_of"][card]
-            child["totals"][card] = node["totals"][card]
-
-
-@kernel
 def take_turn(spec, plan, node, child, card, taken, place):
     """Writes into ``child`` the position after a move.
 
     Returns:
         Points that the move scores as an escoba.
     """
-    copy_node(spec, node, child)
+    # Field by field: most rules have no use for the piles' long fields.
+    for seat in range(spec["players"]):
+        child["hands"][seat] = node["hands"][seat]
+    for side in range(2):
+        child["piles"][side] = node["piles"][side]
+    child["table"] = node["table"]
+    child["heads"] = node["heads"]
+    child["last"] = node["last"]
+    child["turns"] = node["turns"] - 1
+    child["deal"] = node["deal"]
+    child["table_total"] = node["table_total"]
+    child["open_total"] = node["open_total"]
+    if spec["building"]:
+        for other in range(NUM_IDS):
+            child["pile_of"][other] = node["pile_of"][other]
+            child["totals"][other] = node["totals"][other]
     turn = node["turn"]
-    side = turn & 1
     gained = 0
     child["hands"][turn] ^= single(card)
     if taken:
@@ -411,8 +408,8 @@ def take_turn(spec, plan, node, child, card, taken, place):
         child["table_total"] -= value
         child["open_total"] -= value + VALUES[card]
         cards |= single(card)
-        child["piles"][side] |= cards
-        child["last"] = side
+        child["piles"][turn & 1] |= cards
+        child["last"] = turn & 1
         joker = cards & JOKER_CARDS
         too_late = spec["capture_by"] == BY_VALUE and node["turns"] == 1
         if child["table"] == 0 and not joker and not too_late:
@@ -421,7 +418,6 @@ def take_turn(spec, plan, node, child, card, taken, place):
         child["played"] = card
         child["table_total"] += VALUES[card]
         put(spec, child, place)
-    child["turns"] -= 1
     turn = (turn + 1) % spec["players"]
     child["turn"] = turn
     if child["turns"] == 0:
@@ -472,13 +468,6 @@ def best_of_suits(pile):
 
 
 @kernel
-def margin_of_setenta(spec, own, other):
-    """Margin of the setenta between two piles."""
-    points = spec["setenta"]
-    return majority(setenta_of(spec, own), setenta_of(spec, other), points, points, 84)
-
-
-@kernel
 def prospects(spec, plan, node):
     """What the side to move will have from the categories, escobas left out.
 
@@ -500,44 +489,35 @@ def prospects(spec, plan, node):
     low = 0
     high = 0
     standing = int(node["last"]) + 1
-    if spec["most_cards"]:
-        mine, theirs, rest = popcount(own), popcount(other), popcount(left)
-        points, count = spec["most_cards"], spec["pack_size"]
-        least = majority(mine, theirs + rest, points, points, count)
-        most = majority(mine + rest, theirs, points, points, count)
+    for category in range(4):
+        in_pack = plan["oros_in_pack"]
+        if category == CARDS:
+            points, whole, width = spec["most_cards"], spec["most_cards"], 6
+        elif category == ORO_CARDS:
+            points, whole, width = spec["most_oros"], spec["all_oros"], 4
+        elif category == SEVEN_CARDS:
+            points, whole, width = spec["most_sevens"], spec["all_sevens"], 3
+            in_pack = plan["sevens_in_pack"]
+        else:
+            points, whole, width = spec["setenta"], spec["setenta"], 32
+        if whole == 0:
+            continue
+        mine = count_of(spec, own, category)
+        theirs = count_of(spec, other, category)
+        most_of_theirs = count_of(spec, other | left, category)
+        most_of_mine = count_of(spec, own | left, category)
+        least = majority(mine, most_of_theirs, points, whole, in_pack)
+        most = majority(most_of_mine, theirs, points, whole, in_pack)
         if least == most:
             decided += least
-            mine = 63
+            mark = (1 << width) - 1
         else:
             low += least
             high += most
-        standing = standing << 6 | mine
-    if spec["all_oros"]:
-        mine, theirs, rest = popcount(own & OROS), popcount(other & OROS), popcount(left & OROS)
-        points, whole, count = spec["most_oros"], spec["all_oros"], plan["oros_in_pack"]
-        least = majority(mine, theirs + rest, points, whole, count)
-        most = majority(mine + rest, theirs, points, whole, count)
-        if least == most:
-            decided += least
-            mine = 15
-        else:
-            low += least
-            high += most
-        standing = standing << 4 | mine
-    if spec["all_sevens"]:
-        mine = popcount(own & SEVENS)
-        theirs = popcount(other & SEVENS)
-        rest = popcount(left & SEVENS)
-        points, whole, count = spec["most_sevens"], spec["all_sevens"], plan["sevens_in_pack"]
-        least = majority(mine, theirs + rest, points, whole, count)
-        most = majority(mine + rest, theirs, points, whole, count)
-        if least == most:
-            decided += least
-            mine = 7
-        else:
-            low += least
-            high += most
-        standing = standing << 3 | mine
+            mark = mine
+            if category == SETENTA:
+                mark = best_of_suits(own) << 16 | best_of_suits(other)
+        standing = standing << width | mark
     if (own >> SEVEN_OF_OROS) & 1:
         decided += spec["seven_of_oros"]
     elif (other >> SEVEN_OF_OROS) & 1:
@@ -555,16 +535,6 @@ def prospects(spec, plan, node):
             low += least
             high += most
             standing = standing << 11 | 1 << 10 | own & OROS
-    if spec["setenta"]:
-        least = margin_of_setenta(spec, own, other | left)
-        most = margin_of_setenta(spec, own | left, other)
-        if least == most:
-            decided += least
-            standing = standing << 32
-        else:
-            low += least
-            high += most
-            standing = standing << 32 | best_of_suits(own) << 16 | best_of_suits(other)
     return decided, low, high, standing
 
 
@@ -1002,7 +972,9 @@ def solve_game(
 
 @kernel
 def fill_in(spec, s):
-    """Fills in a view's hidden cards if there is one way to: a single hand, or a stock not dealt.
+    """Fills in a view's hidden cards if there is one way to.
+
+    There is if they are a single hand, or the stock and no hands can be dealt from it.
 
     Returns:
         Whether nothing is hidden any more.
@@ -1026,7 +998,7 @@ def fill_in(spec, s):
         for i in range(start, end):
             s["stock"][i] = lowest(unseen)
             unseen &= unseen - 1
-    elif hidden or start < end:
+    else:
         return False
     s["viewer"] = NOBODY
     return True
