@@ -138,7 +138,7 @@ def solve(
             found by plain alpha-beta, in longer time.
         bounds: Whether lines of play are cut short by the points that are still open.
         max_nodes: Most positions to search; default: as many as it takes. A whole deal of
-            ``classic`` takes some 15,000; with building or jokers it can be millions.
+            ``classic`` takes some 15,000, and one with building and partners tens of millions.
         memory: Work space to use; default: new.
 
     Returns:

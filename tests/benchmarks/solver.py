@@ -54,10 +54,10 @@ def main() -> None:
     arguments = parser.parse_args()
     memory = make_memory()
     solve(position("classic", {}, 2, 0), memory=memory)
-    print(f"{'':<22}{'':>6}{'time, ms':>27}{'positions searched':>26}{'given':>8}")
+    print(f"{'':<22}{'':>6}{'time, ms':>33}{'positions searched':>26}{'given':>8}")
     print(
         f"{'rules':<11}{'players':<11}{'turns':>6}"
-        f"{'median':>9}{'95 %':>9}{'most':>9}{'median':>13}{'95 %':>13}{'up':>8}"
+        f"{'median':>11}{'95 %':>11}{'most':>11}{'median':>13}{'95 %':>13}{'up':>8}"
     )
     for preset, fields, several in TABLES + OTHERS * arguments.all_rules:
         for turns in several:
@@ -75,7 +75,7 @@ def main() -> None:
             few, many = np.quantile(nodes, (0.5, 0.95))
             players = "partners" if fields else "2"
             print(
-                f"{preset:<11}{players:<11}{turns:>6}{middle:>9.3f}{high:>9.3f}{max(times):>9.3f}"
+                f"{preset:<11}{players:<11}{turns:>6}{middle:>11.3f}{high:>11.3f}{max(times):>11.3f}"
                 f"{few:>13,.0f}{many:>13,.0f}{given_up:>8}",
                 flush=True,
             )
