@@ -29,7 +29,7 @@ from escoba_env.engine.bits import (
     single,
     total,
 )
-from escoba_env.engine.jit import kernel
+from escoba_env.engine.jit import entry, kernel
 from escoba_env.engine.play import (
     cards_of,
     deal_hands,
@@ -374,7 +374,7 @@ def mark_of(card, taken, place):
     return (number >> 40 & 0xFFFFF) + 1
 
 
-@kernel
+@entry
 def take_turn(spec, plan, node, child, card, taken, place):
     """Writes into ``child`` the position after a move.
 
@@ -467,7 +467,7 @@ def best_of_suits(pile):
     return result
 
 
-@kernel
+@entry
 def prospects(spec, plan, node):
     """What the side to move will have from the categories, escobas left out.
 
@@ -741,7 +741,7 @@ def value_of(spec, plan, nodes, turns, guess, slots, moves, start):
     return guess
 
 
-@kernel
+@entry
 def set_out(spec, s, scratch, plan, nodes):
     """Writes the position of a game record, as it was at the start of the turn.
 
@@ -827,7 +827,7 @@ def rows_for(spec, turns, slots):
     return rows
 
 
-@kernel
+@entry
 def list_root(spec, s, plan, node, moves):
     """Lists the moves by which the seat to move can go on, those that do the same too.
 
@@ -911,7 +911,7 @@ def solve_moves(
         room *= 4
 
 
-@kernel
+@entry
 def solve_games(
     spec, records, plans, nodes, scratch, slots, use_table, use_bounds, max_nodes, values, searched
 ):
@@ -949,7 +949,7 @@ def solve_games(
     return -1
 
 
-@kernel
+@entry
 def solve_game(
     spec, records, plans, nodes, scratch, slots, use_table, use_bounds, max_nodes, values
 ):
@@ -1004,7 +1004,7 @@ def fill_in(spec, s):
     return True
 
 
-@kernel
+@entry
 def fill_in_views(spec, records):
     """Fills in many views; returns the first of which something stays hidden, or -1."""
     for i in range(len(records)):
