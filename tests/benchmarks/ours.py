@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import subprocess
 import sys
@@ -10,7 +9,6 @@ import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +21,6 @@ import escoba_env  # noqa: F401 - registers the Gymnasium environment
 from benchmarks.runner import Case, Measure, Missing, Ready
 from escoba_env import Batch, escoba_v0
 from escoba_env.encoding import VERSIONS
-from escoba_env.engine.bits import lowest, popcount
-from escoba_env.engine.play import RANDOM_DEALER, apply, new_game
-from escoba_env.engine.record import GAME_OVER
 from escoba_env.rules import PRESETS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,11 +68,7 @@ def choose(mask: NDArray[np.int8], random: np.random.Generator) -> int:
 
 def batch_play(games: int, threads: int = 1, **options: Any) -> Ready:
     """Observation and mask written, a random action drawn from the mask, step, restart."""
-    if threads > 1:
-        if "threads" not in inspect.signature(Batch).parameters:
-            raise Missing("not available: Batch has no threads")
-        options["threads"] = threads
-    batch = Batch(games, **options)
+    batch = Batch(games, threads=threads, **options)
     out = np.empty((games, *batch.encoding.shape), batch.encoding.dtype)
     masks = np.empty((games, 43), np.int8)
     actions = np.empty(games, np.int64)
@@ -96,45 +87,14 @@ def batch_play(games: int, threads: int = 1, **options: Any) -> Ready:
     return Ready(play, f"{batch.encoding.size} numbers")
 
 
-@njit(nogil=True)
-def play_inside(spec, states, steps, word):
-    """Random legal play in the engine, without observations: ``steps`` decisions in each game."""
-    x = word
-    for game in range(len(states)):
-        s = states[game]
-        for _ in range(steps):
-            x ^= x << np.uint64(13)
-            x ^= x >> np.uint64(7)
-            x ^= x << np.uint64(17)
-            legal = s["legal"]
-            skip = ((x >> np.uint64(32)) * np.uint64(popcount(legal))) >> np.uint64(32)
-            for _ in range(skip):
-                legal &= legal - 1
-            apply(spec[0], s, lowest(legal))
-            if s["phase"] == GAME_OVER:
-                new_game(
-                    spec[0], s, s["seed"], np.int64(s["game_index"] + len(states)), RANDOM_DEALER
-                )
-    return x
-
-
 def engine_play(threads: int = 1, games: int = 1024, **options: Any) -> Ready:
-    batches = [Batch(games, seed=number, **options) for number in range(threads)]
-    words = [np.uint64(number + 1) for number in range(threads)]
-    pool = ThreadPoolExecutor(threads) if threads > 1 else None
+    """Random legal play in the engine, without observations."""
+    batch = Batch(games * threads, threads=threads, **options)
 
     def play(decisions: int) -> int:
-        steps = -(-decisions // (games * threads))
-
-        def one(number: int) -> None:
-            batch = batches[number]
-            words[number] = np.uint64(play_inside(batch.spec, batch.states, steps, words[number]))
-
-        if pool is None:
-            one(0)
-        else:
-            list(pool.map(one, range(threads)))
-        return steps * games * threads
+        steps = -(-decisions // len(batch))
+        batch.play_random(steps)
+        return steps * len(batch)
 
     return Ready(play)
 
