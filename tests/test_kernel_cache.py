@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PACKAGE = Path(__file__).resolve().parents[1] / "escoba_env"
 
 SCRIPT = """
@@ -20,9 +22,9 @@ print(game.scores, sum(batch.step_game.stats.cache_hits.values()))
 """
 
 
-def run(folder: Path) -> tuple[str, bool]:
+def run(folder: Path, **variables: str) -> tuple[str, bool]:
     """Plays a game with the package in a folder; returns its scores, and if kernels were kept."""
-    env = {**os.environ, "PYTHONPATH": str(folder)}
+    env = {**os.environ, "PYTHONPATH": str(folder), **variables}
     env.pop("NUMBA_CACHE_DIR", None)
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
@@ -49,3 +51,17 @@ def test_a_change_of_a_rule_reaches_kernels_of_other_files_that_were_kept(tmp_pa
     other_scores, kept = run(tmp_path)
     assert not kept
     assert other_scores != scores
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems keep caches elsewhere")
+def test_where_the_package_cannot_be_written_kernels_are_kept_in_the_user_s_cache(
+    tmp_path: Path,
+) -> None:
+    package, cache = tmp_path / "escoba_env", tmp_path / "cache"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    # A file in the folder's place: unlike permissions it holds for the superuser too.
+    (package / "engine" / "__pycache__").touch()
+    scores, kept = run(tmp_path, XDG_CACHE_HOME=str(cache))
+    assert not kept
+    assert any(cache.rglob("*.nbi"))
+    assert run(tmp_path, XDG_CACHE_HOME=str(cache)) == (scores, True)
