@@ -312,8 +312,13 @@ def logged_move(record: Any, turn_index: int) -> Move | None:
     if played_at.count(turn_index) != 1:
         return None
     card = played_at.index(turn_index)
-    taken_at = record["taken_at"].tolist()
-    taken = card_set(c for c, turn in enumerate(taken_at) if turn == turn_index)
+    # Found as bytes: this is asked for every move that is listed.
+    taken_at = record["taken_at"].tobytes()
+    taken = 0
+    at = taken_at.find(turn_index)
+    while at >= 0:
+        taken |= 1 << at
+        at = taken_at.find(turn_index, at + 1)
     if taken:
         return Move(card, taken & ~(1 << card))
     if not record["totals"].any():
