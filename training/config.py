@@ -105,7 +105,7 @@ class Config(_Settings):
     """What is measured on the way."""
     save_every: int = Field(250_000, ge=1)
     """Decisions between two saves."""
-    precision: Literal["float32", "bfloat16", "auto"] = "float32"
+    precision: Literal["float32", "bfloat16", "auto"] = "auto"
     """What the layers of the network are computed in; ``auto``: bfloat16 where the processor has
     instructions for it."""
     threads: int = Field(1, ge=1)
