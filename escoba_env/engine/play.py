@@ -40,7 +40,7 @@ from escoba_env.engine.record import (
     TABLE_REDEAL,
     THIRTY_SUM,
 )
-from escoba_env.engine.rng import random_dealer, shuffle
+from escoba_env.engine.rng import DEALER, random_seat, shuffle
 from escoba_env.engine.score import add_round, winner_of
 
 RANDOM_DEALER = -1
@@ -388,7 +388,7 @@ def new_game(spec, s, seed, game_index, dealer):
         s["scores"][side] = 0
         s["round_points"][side] = 0
     if dealer == RANDOM_DEALER:
-        dealer = random_dealer(seed, game_index, spec["players"])
+        dealer = random_seat(seed, game_index, spec["players"], DEALER)
     s["dealer"] = dealer
     shuffle_and_deal(spec, s)
 

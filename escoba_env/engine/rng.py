@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from escoba_env.engine.jit import entry, kernel
 
-SHUFFLE, DEALER, DECISION = 0, 1, 2
+SHUFFLE, DEALER, DECISION, LEARNER_SEAT = range(4)
 """Purposes: which of a game's streams a number belongs to."""
 
 _WORD = 0xFFFFFFFF
@@ -61,12 +61,12 @@ def below(word, n):
 
 
 @kernel
-def random_dealer(seed, game_index, players):
-    """Draws the first dealer of a game."""
+def random_seat(seed, game_index, players, purpose):
+    """Draws a seat of a game: its first dealer, or the one that learns."""
     players = int(players)
     block = 0
     while True:
-        for word in block_of(seed, game_index, 0, DEALER, block):
+        for word in block_of(seed, game_index, 0, purpose, block):
             seat = below(word, players)
             if seat >= 0:
                 return seat

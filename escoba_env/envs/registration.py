@@ -19,7 +19,11 @@ def register() -> None:
     ``pettingzoo.make("aec", "escoba/escoba-v0")`` and the same with ``"parallel"``.
     """
     if GYMNASIUM_ID not in gymnasium.registry:
-        gymnasium.register(GYMNASIUM_ID, entry_point="escoba_env.envs.single:EscobaEnv")
+        gymnasium.register(
+            GYMNASIUM_ID,
+            entry_point="escoba_env.envs.single:EscobaEnv",
+            vector_entry_point="escoba_env.envs.vector:EscobaVectorEnv",
+        )
     try:
         from pettingzoo.env_registry import registration
     except ModuleNotFoundError:

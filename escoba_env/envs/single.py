@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -13,15 +12,12 @@ from numpy.typing import NDArray
 
 from escoba_env.batch import IllegalActionError
 from escoba_env.cards import NUM_ACTIONS
-from escoba_env.checks import whole
 from escoba_env.encoding import Encoding
+from escoba_env.engine.rng import LEARNER_SEAT, random_seat
+from escoba_env.envs.opponents import Opponent, fixed_seat, load_opponents
 from escoba_env.envs.table import RENDER_MODES, Observation, Table, reset_needed
 from escoba_env.game import Game
-from escoba_env.policies import Policy, load_policy
 from escoba_env.rules import Rules
-
-Opponent = str | Path | Policy
-
 
 # Any: Gymnasium's types do not say what a Dict space holds.
 class EscobaEnv(gymnasium.Env[Any, Any]):
@@ -37,7 +33,8 @@ class EscobaEnv(gymnasium.Env[Any, Any]):
 
     **Rewards** are the learner's own: what any seat's play earns the learner between two of its
     decisions is the reward of the first of the two, so that an episode's rewards add up to the
-    learner's return in the game. Kinds as in ``raw_env``.
+    learner's return in the game. What it is paid before its first decision, which takes
+    ``reward_timing="as_earned"``, is part of that decision's reward. Kinds as in ``raw_env``.
 
     **Illegal actions.** ``illegal="terminate"`` (default) ends the episode with the penalty
     described in ``raw_env`` and logs why. It is the default because ``Discrete`` knows no mask:
@@ -114,23 +111,15 @@ class EscobaEnv(gymnasium.Env[Any, Any]):
             fields=rule_fields,
         )
         seats = self._table.rules.players
-        self._random_seat = seat == "random"
-        self.seat = 0
-        if not self._random_seat:
-            self.seat = whole("seat", seat, 0, seats - 1, f"0 to {seats - 1}, or 'random'")
-        if isinstance(opponents, str | Path | Policy):
-            opponents = [opponents] * (seats - 1)
-        if not isinstance(opponents, list | tuple) or len(opponents) != seats - 1:
-            raise ValueError(
-                f"opponents={opponents!r}; allowed: one policy or policy name, or a list of "
-                f"{seats - 1}, one for each other seat in the order of play"
-            )
-        self.opponents: tuple[Policy, ...] = tuple(map(load_policy, opponents))
+        self._fixed_seat = fixed_seat(seat, seats)
+        self.seat = self._fixed_seat or 0
+        self.opponents = load_opponents(opponents, seats)
         self.render_mode = render_mode
         self.observation_space = self._table.observation_space()
         self.action_space = spaces.Discrete(NUM_ACTIONS)
         # Also before the first reset.
         self._over = True
+        self._earned = 0.0
 
     @property
     def rules(self) -> Rules:
@@ -160,11 +149,13 @@ class EscobaEnv(gymnasium.Env[Any, Any]):
         """
         self._table.reset(seed, options)
         super().reset(seed=seed)
-        if self._random_seat:
-            self.seat = int(self.np_random.integers(self._table.rules.players))
+        if self._fixed_seat is None:
+            game = self._table.game.record
+            self.seat = random_seat(
+                game["seed"], game["game_index"], self._table.rules.players, LEARNER_SEAT
+            )
         self._over = False
-        # Nothing can be earned here: the learner plays in every round before it ends.
-        self._others_play()
+        self._earned = self._others_play()
         return self._table.observe(self.seat), {}
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
@@ -184,7 +175,8 @@ class EscobaEnv(gymnasium.Env[Any, Any]):
         """
         if self._over:
             raise reset_needed("step()")
-        reward = self._table.step(action)[self.seat] + self._others_play()
+        reward = self._earned + self._table.step(action)[self.seat] + self._others_play()
+        self._earned = 0.0
         self._over = self._table.over
         return self._table.observe(self.seat), reward, self._over, False, {}
 

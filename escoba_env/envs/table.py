@@ -26,7 +26,7 @@ from escoba_env.engine.record import GAME_OVER
 from escoba_env.envs.state import state_sections
 from escoba_env.game import Game
 from escoba_env.render import ansi
-from escoba_env.rules import make_rules
+from escoba_env.rules import Rules, make_rules
 
 Observation = dict[str, NDArray[Any]]
 """``observation``: float32 (encoding.size,); ``action_mask``: int8 (43,)."""
@@ -59,6 +59,66 @@ def as_action(action: Any) -> int:
             f"0 to {NUM_ACTIONS - 1}, of any integer type"
         )
     return number
+
+
+def table_rules(
+    rules: Any, players: int | None, partnership: bool | None, fields: Mapping[str, Any]
+) -> Rules:
+    """Makes the rules of a table; ``None``: as in ``rules``.
+
+    Raises:
+        ValueError: If they are not possible.
+    """
+    given = {"players": players, "partnership": partnership}
+    given = {name: value for name, value in given.items() if value is not None}
+    return make_rules(rules, **given, **fields)
+
+
+def terminates(illegal: str) -> bool:
+    """Whether an illegal action ends the game.
+
+    Raises:
+        ValueError: If the word is unknown.
+    """
+    if illegal not in ILLEGAL:
+        raise ValueError(f"illegal={illegal!r} is unknown; allowed: {', '.join(ILLEGAL)}")
+    return illegal == "terminate"
+
+
+def penalty_of(rules: Rules, reward: str) -> float:
+    """What an illegal action costs: as much as a game can, or about that."""
+    return 1.0 if reward == "win" else float(rules.match_target)
+
+
+def box_of(encoding: Encoding) -> spaces.Box:
+    """Makes the space of an encoding's observations."""
+    return spaces.Box(encoding.low, encoding.high, dtype=encoding.dtype.type)
+
+
+def reset_game(game: Game, seed: int | None, options: Mapping[str, Any] | None) -> None:
+    """Starts a new game as the options of an environment's ``reset`` say; see ``Game.reset``.
+
+    Raises:
+        ValueError: If the seed or an option is not possible; the game is then as it was.
+    """
+    if options is not None and not isinstance(options, Mapping):
+        raise ValueError(
+            f"options={options!r} are of type {type(options).__name__}; allowed: None or a "
+            f"mapping with the keys {', '.join(OPTIONS)}"
+        )
+    given = {key: value for key, value in (options or {}).items() if key != _IGNORED_OPTION}
+    for key, value in given.items():
+        if key not in OPTIONS:
+            raise ValueError(
+                f"reset option {key!r}={value!r} is unknown; allowed: {', '.join(OPTIONS)}"
+            )
+    try:
+        game.reset(seed, **given)
+    except (TypeError, OverflowError) as wrong:
+        raise ValueError(
+            f"reset options {given!r} are not possible ({wrong}); allowed: deck, the pack's "
+            f"cards in notation; dealer, a seat; scores, a number for each side"
+        ) from wrong
 
 
 class Table:
@@ -105,17 +165,14 @@ class Table:
         faces: str,
         fields: Mapping[str, Any],
     ) -> None:
-        if illegal not in ILLEGAL:
-            raise ValueError(f"illegal={illegal!r} is unknown; allowed: {', '.join(ILLEGAL)}")
+        self._terminates = terminates(illegal)
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise ValueError(
                 f"render_mode={render_mode!r} is unknown; allowed: None, {', '.join(RENDER_MODES)}"
             )
         card_name(0, faces)
-        given = {"players": players, "partnership": partnership}
-        given = {name: value for name, value in given.items() if value is not None}
         self.game = Game(
-            make_rules(rules, **given, **fields),
+            table_rules(rules, players, partnership, fields),
             episode=episode,
             reward=reward,
             reward_timing=reward_timing,
@@ -123,12 +180,11 @@ class Table:
         self.rules = self.game.rules
         self.encoding = Encoding(encoding, self.rules, episode, memory)
         self.sections = state_sections(self.rules, episode)
-        self.penalty = 1.0 if reward == "win" else float(self.rules.match_target)
+        self.penalty = penalty_of(self.rules, reward)
         self.names = [f"player_{seat}" for seat in range(self.rules.players)]
         self.started = False
         self.forfeit = ""
         self.render_mode = render_mode
-        self._terminates = illegal == "terminate"
         self._faces = faces
         self._size = self.encoding.size
         self._shape = self.encoding.shape
@@ -148,10 +204,9 @@ class Table:
 
     def observation_space(self) -> spaces.Dict:
         """Makes the space of observations."""
-        low, high = self.encoding.low, self.encoding.high
         return spaces.Dict(
             {
-                "observation": spaces.Box(low, high, dtype=np.float32),
+                "observation": box_of(self.encoding),
                 "action_mask": spaces.Box(0, 1, (NUM_ACTIONS,), np.int8),
             }
         )
@@ -206,24 +261,7 @@ class Table:
         Raises:
             ValueError: If the seed or an option is not possible; the game is then as it was.
         """
-        if options is not None and not isinstance(options, Mapping):
-            raise ValueError(
-                f"options={options!r} are of type {type(options).__name__}; allowed: None or a "
-                f"mapping with the keys {', '.join(OPTIONS)}"
-            )
-        given = {key: value for key, value in (options or {}).items() if key != _IGNORED_OPTION}
-        for key, value in given.items():
-            if key not in OPTIONS:
-                raise ValueError(
-                    f"reset option {key!r}={value!r} is unknown; allowed: {', '.join(OPTIONS)}"
-                )
-        try:
-            self.game.reset(seed, **given)
-        except (TypeError, OverflowError) as wrong:
-            raise ValueError(
-                f"reset options {given!r} are not possible ({wrong}); allowed: deck, the pack's "
-                f"cards in notation; dealer, a seat; scores, a number for each side"
-            ) from wrong
+        reset_game(self.game, seed, options)
         self.started = True
         self.forfeit = ""
         if self.render_mode == "human":

@@ -1,0 +1,114 @@
+"""``Opponents``: policies that play some seats of a batch, asked once for all games that wait.
+
+This file knows whose turn it is, and nothing about what a learner is told of the game.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from escoba_env.batch import Batch
+from escoba_env.checks import whole
+from escoba_env.policies import Policy, load_policy
+
+Opponent = str | Path | Policy
+
+LEARNER = -1
+"""In ``Opponents.chairs``: the seat is not played by a policy."""
+
+
+def load_opponents(
+    opponents: Opponent | Sequence[Opponent], players: int
+) -> tuple[Policy, ...]:
+    """Loads the policy of every seat but the learner's, in the order in which they follow it.
+
+    A policy that is named several times is loaded once.
+
+    Raises:
+        ValueError: If there are too few or too many, or one is not possible.
+    """
+    if isinstance(opponents, str | Path | Policy):
+        opponents = [opponents] * (players - 1)
+    if not isinstance(opponents, list | tuple) or len(opponents) != players - 1:
+        raise ValueError(
+            f"opponents={opponents!r}; allowed: one policy or policy name, or a list of "
+            f"{players - 1}, one for each other seat in the order of play"
+        )
+    loaded: dict[str, Policy] = {}
+    for policy in opponents:
+        if isinstance(policy, str | Path) and str(policy) not in loaded:
+            loaded[str(policy)] = load_policy(policy)
+    return tuple(
+        loaded[str(policy)] if isinstance(policy, str | Path) else load_policy(policy)
+        for policy in opponents
+    )
+
+
+def fixed_seat(seat: int | str, players: int) -> int | None:
+    """Returns the seat of the learner, or ``None`` if it is drawn for each episode.
+
+    Raises:
+        ValueError: If there is no such seat.
+    """
+    if seat == "random":
+        return None
+    return whole("seat", seat, 0, players - 1, f"0 to {players - 1}, or 'random'")
+
+
+class Opponents:
+    """Policies in seats of a batch's games.
+
+    Args:
+        batch: The games.
+        policies: Those who play.
+
+    Attributes:
+        chairs: int64 (num_games, players): which of ``policies`` sits in each seat, or
+            ``LEARNER``; at first all are the learner's. Fill it in.
+    """
+
+    def __init__(self, batch: Batch, policies: Sequence[Policy]) -> None:
+        self.batch = batch
+        self.policies = tuple(policies)
+        self.chairs = np.full((len(batch), batch.rules.players), LEARNER)
+        self._all = np.arange(len(batch))
+
+    def play(
+        self, earned: NDArray[np.float64], on_over: Callable[[NDArray[np.int64]], None]
+    ) -> None:
+        """Plays on until every game waits for the learner or is over.
+
+        Each policy is asked once for all games that wait for it, then again for those that still
+        do, or do so now: as many times as the longest of their turns has picks.
+
+        Args:
+            earned: Array (num_games, players) to which is added what every seat earns.
+            on_over: Called with the slots of games that have just ended. It may put other games
+                into them, in which case these are played on too.
+
+        Raises:
+            IllegalActionError: If a policy, named in the message, chooses an illegal action.
+            ValueError: If a policy answers with something else than one whole number a view.
+        """
+        batch = self.batch
+        while True:
+            movers = self.chairs[self._all, batch.turn]
+            movers[batch.over] = LEARNER
+            if movers.max() == LEARNER:
+                return
+            for number, policy in enumerate(self.policies):
+                games = np.flatnonzero(movers == number)
+                if games.size == 0:
+                    continue
+                actions = policy.act(batch.views(games))
+                try:
+                    rewards, over = batch.step(actions, games)
+                except ValueError as error:
+                    raise type(error)(f"opponent {policy.name!r}: {error}") from error
+                earned[games] += rewards
+                if over.any():
+                    on_over(games[over])

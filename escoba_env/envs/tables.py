@@ -1,0 +1,315 @@
+"""``Tables``: many games as the vectorised environments play them, one learner in each.
+
+To them what ``table.Table`` is to the environments of one game: it checks actions and reset options,
+seats the learner, has the opponents play, settles illegal actions and starts the next games.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import logger
+from gymnasium.vector import AutoresetMode
+from numpy.typing import ArrayLike, NDArray
+
+from escoba_env.batch import (
+    MAX_GAMES,
+    MAX_SEED,
+    Batch,
+    IllegalActionError,
+    explain_illegal,
+)
+from escoba_env.cards import NUM_ACTIONS
+from escoba_env.checks import whole
+from escoba_env.engine import vector as kernels
+from escoba_env.envs.opponents import LEARNER, Opponent, Opponents, fixed_seat, load_opponents
+from escoba_env.envs.table import (
+    penalty_of,
+    reset_game,
+    reset_needed,
+    table_rules,
+    terminates,
+)
+from escoba_env.game import Game
+
+NEXT_GAME = -1
+"""In the seeds of ``Tables.start``: the next game of the slot's present stream."""
+
+
+class Outcome(NamedTuple):
+    """What came of a step.
+
+    Attributes:
+        rewards: float64 (num_envs,): what each learner earned.
+        terminated: bool (num_envs,): whether the game ended in this step.
+        finals: With ``SAME_STEP``: slots, int64 (k,), into which the next game has been put, and
+            the learner's last observation in each, (k, *encoding.shape); several such pairs.
+    """
+
+    rewards: NDArray[np.float64]
+    terminated: NDArray[np.bool_]
+    finals: list[tuple[NDArray[np.int64], NDArray[Any]]]
+
+
+class Tables:
+    """Many games with one learner in each, of which every one waits for its learner or is over.
+
+    The games of a slot depend on its seed and its learner's actions alone: not on how many slots
+    there are, and not on what is played in others. They are those that ``EscobaEnv`` plays.
+
+    Args:
+        num_envs: Number of games.
+        opponents: As for ``EscobaEnv``.
+        seat: As for ``EscobaEnv``.
+        rules: As for ``EscobaEnv``.
+        players: As for ``EscobaEnv``.
+        partnership: As for ``EscobaEnv``.
+        episode: As for ``EscobaEnv``.
+        reward: As for ``EscobaEnv``.
+        encoding: As for ``EscobaEnv``.
+        memory: As for ``EscobaEnv``.
+        dtype: Type of observations; see ``Batch``.
+        reward_timing: As for ``EscobaEnv``.
+        illegal: As for ``EscobaEnv``.
+        autoreset_mode: Whether a game that is over is followed by the next one in the step in
+            which it ends, in the step after that, or not before :meth:`start`.
+        fields: Fields of ``Rules`` that replace those of ``rules``.
+
+    Attributes:
+        batch: The games; look at them, never play on them.
+        opponents: The policy that plays each other seat, in the order of the argument.
+        seats: int64 (num_envs,): the learner's seat in each game.
+        over: bool (num_envs,): whether each game is over, or none has been started.
+
+    Raises:
+        ValueError: If an argument is not possible, by name.
+    """
+
+    def __init__(
+        self,
+        num_envs: int,
+        opponents: Opponent | Sequence[Opponent],
+        seat: int | str,
+        rules: Any,
+        *,
+        players: int | None,
+        partnership: bool | None,
+        episode: str,
+        reward: str,
+        encoding: str,
+        memory: str,
+        dtype: str,
+        reward_timing: str,
+        illegal: str,
+        autoreset_mode: AutoresetMode,
+        fields: Mapping[str, Any],
+    ) -> None:
+        self._terminates = terminates(illegal)
+        self.batch = Batch(
+            whole("num_envs", num_envs, 1, MAX_GAMES),
+            table_rules(rules, players, partnership, fields),
+            episode=episode,
+            reward=reward,
+            reward_timing=reward_timing,
+            encoding=encoding,
+            memory=memory,
+            dtype=dtype,
+        )
+        self.rules = self.batch.rules
+        self.encoding = self.batch.encoding
+        self._penalty = penalty_of(self.rules, reward)
+        self._mode = autoreset_mode
+        self._started = False
+        self._fixed_seat = fixed_seat(seat, self.rules.players)
+        self.opponents = load_opponents(opponents, self.rules.players)
+        distinct = {id(policy): policy for policy in self.opponents}
+        self._others = Opponents(self.batch, list(distinct.values()))
+        numbers = {key: number for number, key in enumerate(distinct)}
+        # Who sits in each seat, the learner's being the first.
+        self._order = np.array([LEARNER, *(numbers[id(policy)] for policy in self.opponents)])
+        self._all = np.arange(num_envs)
+        self.seats = np.full(num_envs, self._fixed_seat or 0)
+        self.over = np.ones(num_envs, np.bool_)
+        # What each seat has earned since its game's learner was last told.
+        self._earned = np.zeros((num_envs, self.rules.players), np.float64)
+        self._rewards = np.zeros(num_envs, np.float64)
+        self._terminated = np.zeros(num_envs, np.bool_)
+        self._finals: list[tuple[NDArray[np.int64], NDArray[Any]]] = []
+        # Until there is a seed, streams that nobody has chosen.
+        words = np.random.SeedSequence().generate_state(num_envs, np.uint64)
+        self.batch.states["seed"] = words & np.uint64(MAX_SEED)
+
+    def __len__(self) -> int:
+        return len(self.over)
+
+    # -- starting ---------------------------------------------------------------------------
+
+    def start(
+        self,
+        slots: NDArray[np.int64],
+        seeds: NDArray[np.int64] | None = None,
+        options: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Starts new games in slots; :meth:`settle` then lets the opponents play.
+
+        Args:
+            slots: int64 (n,).
+            seeds: int64 (n,): a seed, of which this is the first game, or ``NEXT_GAME``; default:
+                ``NEXT_GAME`` for all.
+            options: Reset options of each, as for ``EscobaEnv``; default: none.
+
+        Raises:
+            ValueError: If an option is not possible; nothing has changed then.
+        """
+        states = self.batch.states
+        stream = states["seed"][slots]
+        index = states["game_index"][slots] + 1
+        if seeds is not None:
+            first = seeds != NEXT_GAME
+            stream = np.where(first, seeds, stream)
+            index = np.where(first, 0, index)
+        dealt = np.zeros(len(slots), states.dtype)
+        kernels.start_streams(self.batch.spec, dealt, np.arange(len(slots)), stream, index)
+        for number, option in enumerate(options or ()):
+            if option:
+                dealt[number] = self._deal(dealt[number], option)
+        states[slots] = dealt
+        if self._fixed_seat is None:
+            drawn = np.empty(len(slots), np.int64)
+            kernels.draw_learners(stream, index, self.rules.players, drawn)
+            self.seats[slots] = drawn
+        self.over[slots] = False
+        self._earned[slots] = 0
+        self._others.chairs[slots] = self._order[
+            (np.arange(self.rules.players) - self.seats[slots, None]) % self.rules.players
+        ]
+
+    def _deal(self, record: np.void, options: Mapping[str, Any]) -> np.void:
+        """Deals a game anew as the options say."""
+        game = Game(self.rules, episode=self.batch.episode, seed=0)
+        game.states[0] = record
+        # reset() goes on to the next game of the stream.
+        game.states["game_index"] -= 1
+        reset_game(game, None, options)
+        return game.record
+
+    def settle(self) -> None:
+        """Lets the opponents play until every game that is not over waits for its learner."""
+        try:
+            self._others.play(self._earned, self._end)
+        except BaseException:
+            # Some games have gone on and some have not.
+            self._started = False
+            raise
+        self._started = True
+
+    # -- looking ----------------------------------------------------------------------------
+
+    def observe(
+        self, slots: NDArray[np.int64] | None = None
+    ) -> tuple[NDArray[Any], NDArray[np.int8]]:
+        """Returns what the learners see, in new arrays, and their masks: zeros after the end."""
+        if slots is None:
+            slots = self._all
+        observations, masks = self.batch.observe(slots, self.seats[slots])
+        masks[self.over[slots]] = 0
+        return observations, masks
+
+    # -- playing ----------------------------------------------------------------------------
+
+    def step(self, actions: ArrayLike) -> Outcome:
+        """Takes an action for each learner; :meth:`settle` is part of it.
+
+        Args:
+            actions: Integers (num_envs,).
+
+        Raises:
+            TypeError: If the actions are not integers.
+            ValueError: If they have another shape.
+            IllegalActionError: If one is illegal and ``illegal="raise"``.
+            ResetNeeded: If no game has been started, or one is over and is not to be followed by
+                the next one. In all these cases nothing has changed.
+        """
+        chosen = self._as_actions(actions)
+        if not self._started:
+            raise reset_needed("step()")
+        ended = np.flatnonzero(self.over)
+        slots = self._all
+        if ended.size:
+            if self._mode is AutoresetMode.DISABLED:
+                raise reset_needed(f"step() of environment {ended[0]}")
+            slots = np.flatnonzero(~self.over)
+        legal = self._legal(slots, chosen[slots])
+        self._rewards = np.zeros(len(self), np.float64)
+        self._terminated = np.zeros(len(self), np.bool_)
+        self._finals = []
+        played = slots[legal]
+        rewards, over = self.batch.step(chosen[played], played)
+        self._earned[played] += rewards
+        self._end(played[over])
+        if len(played) < len(slots):
+            self._forfeit(slots[~legal], chosen)
+        if ended.size:
+            self.start(ended)
+        self.settle()
+        told = slots[~self._terminated[slots]]
+        self._rewards[told] = self._earned[told, self.seats[told]]
+        self._earned[told] = 0
+        return Outcome(self._rewards, self._terminated, self._finals)
+
+    def _as_actions(self, actions: ArrayLike) -> NDArray[Any]:
+        chosen = np.asarray(actions)
+        if chosen.dtype.kind not in "iu":
+            raise TypeError(
+                f"actions are of type {chosen.dtype}; allowed: whole numbers, 0 to "
+                f"{NUM_ACTIONS - 1}, of any integer type"
+            )
+        if chosen.shape != self._all.shape:
+            raise ValueError(
+                f"actions are of shape {chosen.shape}; allowed: {self._all.shape}, one for each "
+                f"environment"
+            )
+        return chosen
+
+    def _legal(self, slots: NDArray[np.int64], chosen: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which actions are legal."""
+        inside = (chosen >= 0) & (chosen < NUM_ACTIONS)
+        bit = np.where(inside, chosen, 0).astype(np.int64)
+        legal: NDArray[np.bool_] = inside & (self.batch.states["legal"][slots] >> bit & 1 == 1)
+        if not self._terminates and not legal.all():
+            first = int(np.flatnonzero(~legal)[0])
+            slot = int(slots[first])
+            raise IllegalActionError(
+                f"environment {slot}: "
+                + explain_illegal(self.batch.states[slot], int(chosen[first]))
+            )
+        return legal
+
+    def _forfeit(self, slots: NDArray[np.int64], actions: NDArray[Any]) -> None:
+        """Ends games by an illegal action: the learner pays the penalty."""
+        first = int(slots[0])
+        reason = explain_illegal(self.batch.states[first], int(actions[first]))
+        more = f" (and so in {len(slots) - 1} more)" if len(slots) > 1 else ""
+        logger.warn(
+            "%s",
+            f"environment {first}: player_{self.seats[first]}: {reason}; this ended the game and "
+            f"cost {self._penalty:g}{more}",
+            # Whoever called the environment's step.
+            stacklevel=5,
+        )
+        self._earned[slots, self.seats[slots]] -= self._penalty
+        self._end(slots)
+
+    def _end(self, slots: NDArray[np.int64]) -> None:
+        """Settles games that have ended."""
+        if slots.size == 0:
+            return
+        self.over[slots] = True
+        self._terminated[slots] = True
+        self._rewards[slots] = self._earned[slots, self.seats[slots]]
+        self._others.chairs[slots] = LEARNER
+        if self._mode is AutoresetMode.SAME_STEP:
+            self._finals.append((slots, self.observe(slots)[0]))
+            self.start(slots)
