@@ -418,7 +418,9 @@ class Batch:
         slots = self._all
         if games is not None:
             slots = self._slots(games)
-            if len(np.unique(slots)) != len(slots):
+            seen = np.zeros(len(self), np.bool_)
+            seen[slots] = True
+            if np.count_nonzero(seen) != len(slots):
                 raise ValueError(f"games {games!r}; allowed: no slot twice")
         # Whatever is a whole number is an action that can be explained, however large.
         chosen = wholes("actions", actions, slots.shape)

@@ -62,7 +62,7 @@ def wholes(
         return np.empty(array.shape, np.int64)
     limited = low is not None and high is not None
     right = right and array.dtype.kind in "iu"
-    if not right or (limited and not ((array >= low) & (array <= high)).all()):
+    if not right or (limited and not (array.min() >= low and array.max() <= high)):
         expected = "one dimension" if shape is None else f"shape {shape}"
         raise ValueError(
             f"{name} {_short(values)} are {array.dtype} of shape {array.shape}; "
@@ -88,13 +88,15 @@ def buffer(name: str, array: Any, shape: tuple[int, ...], dtype: Any) -> NDArray
     Raises:
         ValueError: If it is none, or of another shape or dtype.
     """
-    wanted = f"a writeable {np.dtype(dtype)} array of shape {shape}"
-    if not isinstance(array, np.ndarray):
-        raise ValueError(f"{name} is {_short(array)}; allowed: {wanted}")
-    if array.shape != shape or array.dtype != dtype or not array.flags.writeable:
+    if isinstance(array, np.ndarray):
+        if array.shape == shape and array.dtype == dtype and array.flags.writeable:
+            return array
         rest = "" if array.flags.writeable else ", read-only"
-        raise ValueError(f"{name} is {array.dtype} of shape {array.shape}{rest}; allowed: {wanted}")
-    return array
+        found = f"{array.dtype} of shape {array.shape}{rest}"
+    else:
+        found = _short(array)
+    wanted = f"a writeable {np.dtype(dtype)} array of shape {shape}"
+    raise ValueError(f"{name} is {found}; allowed: {wanted}")
 
 
 def _short(value: Any) -> str:

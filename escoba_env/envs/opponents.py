@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 
 from escoba_env.batch import Batch
 from escoba_env.checks import whole
+from escoba_env.engine import vector as kernels
+from escoba_env.engine.vector import LEARNER
 from escoba_env.policies import Policy, load_policy
 
 Opponent = str | Path | Policy
-
-LEARNER = -1
-"""In ``Opponents.chairs``: the seat is not played by a policy."""
-
 
 def load_opponents(
     opponents: Opponent | Sequence[Opponent], players: int
@@ -75,7 +73,7 @@ class Opponents:
         self.batch = batch
         self.policies = tuple(policies)
         self.chairs = np.full((len(batch), batch.rules.players), LEARNER)
-        self._all = np.arange(len(batch))
+        self._movers = np.empty(len(batch), np.int64)
 
     def play(
         self, earned: NDArray[np.float64], on_over: Callable[[NDArray[np.int64]], None]
@@ -95,13 +93,9 @@ class Opponents:
             ValueError: If a policy answers with something else than one whole number a view.
         """
         batch = self.batch
-        while True:
-            movers = self.chairs[self._all, batch.turn]
-            movers[batch.over] = LEARNER
-            if movers.max() == LEARNER:
-                return
+        while kernels.find_movers(batch.states, self.chairs, self._movers):
             for number, policy in enumerate(self.policies):
-                games = np.flatnonzero(movers == number)
+                games = np.flatnonzero(self._movers == number)
                 if games.size == 0:
                     continue
                 actions = policy.act(batch.views(games))
@@ -109,6 +103,6 @@ class Opponents:
                     rewards, over = batch.step(actions, games)
                 except ValueError as error:
                     raise type(error)(f"opponent {policy.name!r}: {error}") from error
-                earned[games] += rewards
+                kernels.add_rows(earned, games, rewards)
                 if over.any():
                     on_over(games[over])

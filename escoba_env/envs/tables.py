@@ -24,6 +24,7 @@ from escoba_env.batch import (
 from escoba_env.cards import NUM_ACTIONS
 from escoba_env.checks import whole
 from escoba_env.engine import vector as kernels
+from escoba_env.engine.batch import first_illegal, observe_games
 from escoba_env.envs.opponents import LEARNER, Opponent, Opponents, fixed_seat, load_opponents
 from escoba_env.envs.table import (
     penalty_of,
@@ -170,28 +171,32 @@ class Tables:
             first = seeds != NEXT_GAME
             stream = np.where(first, seeds, stream)
             index = np.where(first, 0, index)
-        dealt = np.zeros(len(slots), states.dtype)
-        kernels.start_streams(self.batch.spec, dealt, np.arange(len(slots)), stream, index)
-        for number, option in enumerate(options or ()):
-            if option:
-                dealt[number] = self._deal(dealt[number], option)
-        states[slots] = dealt
-        if self._fixed_seat is None:
-            drawn = np.empty(len(slots), np.int64)
-            kernels.draw_learners(stream, index, self.rules.players, drawn)
-            self.seats[slots] = drawn
+        # All options are tried before anything changes.
+        dealt = {
+            slots[i]: self._deal(stream[i], index[i], option)
+            for i, option in enumerate(options or ())
+            if option
+        }
+        kernels.start_streams(self.batch.spec, states, slots, stream, index)
+        for slot, record in dealt.items():
+            states[slot] = record
         self.over[slots] = False
         self._earned[slots] = 0
-        self._others.chairs[slots] = self._order[
-            (np.arange(self.rules.players) - self.seats[slots, None]) % self.rules.players
-        ]
+        kernels.seat_learners(
+            self.batch.spec,
+            states,
+            slots,
+            -1 if self._fixed_seat is None else self._fixed_seat,
+            self._order,
+            self.seats,
+            self._others.chairs,
+        )
 
-    def _deal(self, record: np.void, options: Mapping[str, Any]) -> np.void:
-        """Deals a game anew as the options say."""
-        game = Game(self.rules, episode=self.batch.episode, seed=0)
-        game.states[0] = record
-        # reset() goes on to the next game of the stream.
-        game.states["game_index"] -= 1
+    def _deal(self, seed: int, index: int, options: Mapping[str, Any]) -> np.void:
+        """Deals a game as the options say."""
+        game = Game(self.rules, episode=self.batch.episode, seed=int(seed))
+        # The next reset goes on to the game with this index.
+        game.states["game_index"] = index - 1
         reset_game(game, None, options)
         return game.record
 
@@ -213,7 +218,18 @@ class Tables:
         """Returns what the learners see, in new arrays, and their masks: zeros after the end."""
         if slots is None:
             slots = self._all
-        observations, masks = self.batch.observe(slots, self.seats[slots])
+        batch = self.batch
+        observations = np.empty((len(slots), *self.encoding.shape), self.encoding.dtype)
+        masks = np.empty((len(slots), NUM_ACTIONS), np.int8)
+        observe_games(
+            batch.spec,
+            batch.states,
+            slots,
+            self.seats[slots],
+            self.encoding.plan,
+            observations.reshape(len(slots), self.encoding.size),
+            masks,
+        )
         masks[self.over[slots]] = 0
         return observations, masks
 
@@ -232,7 +248,8 @@ class Tables:
             ResetNeeded: If no game has been started, or one is over and is not to be followed by
                 the next one. In all these cases nothing has changed.
         """
-        chosen = self._as_actions(actions)
+        given = np.asarray(actions)
+        chosen = self._as_actions(given)
         if not self._started:
             raise reset_needed("step()")
         ended = np.flatnonzero(self.over)
@@ -242,49 +259,46 @@ class Tables:
                 raise reset_needed(f"step() of environment {ended[0]}")
             slots = np.flatnonzero(~self.over)
         legal = self._legal(slots, chosen[slots])
+        wrong = slots[~legal]
+        if wrong.size and not self._terminates:
+            reason = explain_illegal(self.batch.states[wrong[0]], int(given[wrong[0]]))
+            raise IllegalActionError(f"environment {wrong[0]}: {reason}")
         self._rewards = np.zeros(len(self), np.float64)
         self._terminated = np.zeros(len(self), np.bool_)
         self._finals = []
         played = slots[legal]
         rewards, over = self.batch.step(chosen[played], played)
-        self._earned[played] += rewards
+        kernels.add_rows(self._earned, played, rewards)
         self._end(played[over])
-        if len(played) < len(slots):
-            self._forfeit(slots[~legal], chosen)
+        if wrong.size:
+            self._forfeit(wrong, given)
         if ended.size:
             self.start(ended)
         self.settle()
-        told = slots[~self._terminated[slots]]
-        self._rewards[told] = self._earned[told, self.seats[told]]
-        self._earned[told] = 0
+        kernels.take_earned(self._earned, slots, self.seats, self._terminated, self._rewards)
         return Outcome(self._rewards, self._terminated, self._finals)
 
-    def _as_actions(self, actions: ArrayLike) -> NDArray[Any]:
-        chosen = np.asarray(actions)
-        if chosen.dtype.kind not in "iu":
+    def _as_actions(self, actions: NDArray[Any]) -> NDArray[np.int64]:
+        if actions.dtype.kind not in "iu":
             raise TypeError(
-                f"actions are of type {chosen.dtype}; allowed: whole numbers, 0 to "
+                f"actions are of type {actions.dtype}; allowed: whole numbers, 0 to "
                 f"{NUM_ACTIONS - 1}, of any integer type"
             )
-        if chosen.shape != self._all.shape:
+        if actions.shape != self._all.shape:
             raise ValueError(
-                f"actions are of shape {chosen.shape}; allowed: {self._all.shape}, one for each "
+                f"actions are of shape {actions.shape}; allowed: {self._all.shape}, one for each "
                 f"environment"
             )
-        return chosen
+        # What is too large for the type becomes negative, and is illegal all the same.
+        return actions.astype(np.int64, copy=False)
 
-    def _legal(self, slots: NDArray[np.int64], chosen: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which actions are legal."""
+    def _legal(self, slots: NDArray[np.int64], chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which actions are legal, one for each of some games."""
+        if first_illegal(self.batch.states, slots, chosen) < 0:
+            return np.ones(len(slots), np.bool_)
         inside = (chosen >= 0) & (chosen < NUM_ACTIONS)
-        bit = np.where(inside, chosen, 0).astype(np.int64)
-        legal: NDArray[np.bool_] = inside & (self.batch.states["legal"][slots] >> bit & 1 == 1)
-        if not self._terminates and not legal.all():
-            first = int(np.flatnonzero(~legal)[0])
-            slot = int(slots[first])
-            raise IllegalActionError(
-                f"environment {slot}: "
-                + explain_illegal(self.batch.states[slot], int(chosen[first]))
-            )
+        bits = self.batch.states["legal"][slots] >> np.where(inside, chosen, 0)
+        legal: NDArray[np.bool_] = inside & (bits & 1 == 1)
         return legal
 
     def _forfeit(self, slots: NDArray[np.int64], actions: NDArray[Any]) -> None:
