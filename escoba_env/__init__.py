@@ -1,6 +1,7 @@
 """Escoba (escoba de quince) for reinforcement learning.
 
-Environments: ``escoba_v0.env()`` (PettingZoo AEC), ``gymnasium.make("escoba_env/Escoba-v0")``.
+Environments: ``escoba_v0.env()`` (PettingZoo AEC), ``gymnasium.make("escoba_env/Escoba-v0")`` and
+``make_vec``, ``envs.sb3.EscobaVecEnv`` (Stable-Baselines3), ``AllSeatsEnv`` (self-play).
 Engine: ``Game`` (one), ``Batch`` (many). Policies: ``load_policy``.
 """
 
@@ -14,6 +15,7 @@ from escoba_env.envs.registration import register
 if TYPE_CHECKING:
     from escoba_env.batch import Batch, IllegalActionError, Views
     from escoba_env.encoding import Encoding
+    from escoba_env.envs.all_seats import AllSeatsEnv
     from escoba_env.evaluation import Evaluation, evaluate
     from escoba_env.game import Game
     from escoba_env.notation import Move, parse_move
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from escoba_env.rules import PRESETS, Rules, RulesError, make_rules
 
 _HOMES = {
+    "AllSeatsEnv": "envs.all_seats",
     "Batch": "batch",
     "IllegalActionError": "batch",
     "Views": "batch",
@@ -41,6 +44,7 @@ _HOMES = {
 
 __all__ = [
     "PRESETS",
+    "AllSeatsEnv",
     "Batch",
     "Encoding",
     "Evaluation",

@@ -104,6 +104,31 @@ def explain_illegal(record: Any, action: Any) -> str:
     return f"{name} is illegal: {why}; {who}"
 
 
+def observation_buffers(
+    encoding: Encoding, number: int, out: NDArray[Any] | None, masks: NDArray[np.int8] | None
+) -> tuple[NDArray[Any], NDArray[np.int8], NDArray[Any]]:
+    """Makes the arrays that ``number`` observations and masks are written to, or checks them.
+
+    Returns:
+        ``out``, ``masks``, and ``out`` as the kernels take it, (number, encoding.size).
+
+    Raises:
+        ValueError: If one has another shape or type, or ``out`` of planes is not contiguous.
+    """
+    shape = (number, *encoding.shape)
+    if out is None:
+        out = np.empty(shape, encoding.dtype)
+    if masks is None:
+        masks = np.empty((number, NUM_ACTIONS), np.int8)
+    buffer("out", out, shape, encoding.dtype)
+    buffer("masks", masks, (number, NUM_ACTIONS), np.int8)
+    if out.ndim == 2:
+        return out, masks, out
+    if not out.flags.c_contiguous:
+        raise ValueError("out is not contiguous; allowed: an array in one piece, C order")
+    return out, masks, out.reshape(number, encoding.size)
+
+
 class Views:
     """What seats know: one view for each of a number of decisions or observers.
 
@@ -337,19 +362,7 @@ class Batch:
         """
         slots = self._all if games is None else self._slots(games)
         observers = self._seats(slots, seats)
-        encoding = self.encoding
-        shape = (len(slots), *encoding.shape)
-        if out is None:
-            out = np.empty(shape, encoding.dtype)
-        if masks is None:
-            masks = np.empty((len(slots), NUM_ACTIONS), np.int8)
-        buffer("out", out, shape, encoding.dtype)
-        buffer("masks", masks, (len(slots), NUM_ACTIONS), np.int8)
-        rows = out
-        if out.ndim > 2:
-            if not out.flags.c_contiguous:
-                raise ValueError("out is not contiguous; allowed: an array in one piece, C order")
-            rows = out.reshape(len(slots), encoding.size)
+        out, masks, rows = observation_buffers(self.encoding, len(slots), out, masks)
         self._observe(slots, observers, rows, masks)
         return out, masks
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from escoba_env.batch import Batch
+from escoba_env.batch import MAX_GAMES, Batch, observation_buffers
+from escoba_env.checks import whole
 from escoba_env.encoding import Encoding
 from escoba_env.envs.table import reset_needed, table_rules
 from escoba_env.game import fresh_seed
@@ -133,8 +134,9 @@ class AllSeatsEnv:
             The first decisions; nothing has been earned and no game is over.
 
         Raises:
-            ValueError: If the seed is not possible; no game has changed then.
+            ValueError: If the seed or an array is not possible; no game has changed then.
         """
+        out, masks, _ = observation_buffers(self.encoding, self.num_envs, out, masks)
         if seed is None and self._started:
             self.batch.restart(np.arange(self.num_envs))
         else:
@@ -167,6 +169,7 @@ class AllSeatsEnv:
         """
         if not self._started:
             raise reset_needed("step()")
+        out, masks, _ = observation_buffers(self.encoding, self.num_envs, out, masks)
         rewards, over = self.batch.step(actions)
         if over.any():
             self.batch.restart(np.flatnonzero(over))
@@ -176,9 +179,9 @@ class AllSeatsEnv:
         self,
         rewards: NDArray[np.float32],
         over: NDArray[np.bool_],
-        out: NDArray[Any] | None,
-        masks: NDArray[np.int8] | None,
+        out: NDArray[Any],
+        masks: NDArray[np.int8],
     ) -> Decisions:
-        observations, masks = self.batch.observe(out=out, masks=masks)
+        self.batch.observe(out=out, masks=masks)
         episodes = self.batch.states["game_index"].copy()
-        return Decisions(self.batch.turn, observations, masks, rewards, over, episodes)
+        return Decisions(self.batch.turn, out, masks, rewards, over, episodes)

@@ -19,9 +19,8 @@ from escoba_env.policies import Policy, load_policy
 
 Opponent = str | Path | Policy
 
-def load_opponents(
-    opponents: Opponent | Sequence[Opponent], players: int
-) -> tuple[Policy, ...]:
+
+def load_opponents(opponents: Opponent | Sequence[Opponent], players: int) -> tuple[Policy, ...]:
     """Loads the policy of every seat but the learner's, in the order in which they follow it.
 
     A policy that is named several times is loaded once.

@@ -231,7 +231,9 @@ class EscobaVecEnv(VecEnv):
         ]
 
     def env_is_wrapped(
-        self, wrapper_class: type[gymnasium.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
+        self,
+        wrapper_class: type[gymnasium.Wrapper[Any, Any, Any, Any]],
+        indices: VecEnvIndices = None,
     ) -> list[bool]:
         """Whether some games are wrapped: none ever is."""
         return [isinstance(env, wrapper_class) for env in self._chosen(indices)]

@@ -19,6 +19,7 @@ from escoba_env.envs.table import RENDER_MODES, Observation, Table, reset_needed
 from escoba_env.game import Game
 from escoba_env.rules import Rules
 
+
 # Any: Gymnasium's types do not say what a Dict space holds.
 class EscobaEnv(gymnasium.Env[Any, Any]):
     """Escoba for one learner against policies, as a Gymnasium environment.

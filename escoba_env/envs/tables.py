@@ -1,7 +1,8 @@
 """``Tables``: many games as the vectorised environments play them, one learner in each.
 
-To them what ``table.Table`` is to the environments of one game: it checks actions and reset options,
-seats the learner, has the opponents play, settles illegal actions and starts the next games.
+To them what ``table.Table`` is to the environments of one game: it checks actions and reset
+options, seats the learner, has the opponents play, settles illegal actions and starts the next
+games.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from escoba_env.batch import (
     Batch,
     IllegalActionError,
     explain_illegal,
+    observation_buffers,
 )
 from escoba_env.cards import NUM_ACTIONS
 from escoba_env.checks import whole
 from escoba_env.engine import vector as kernels
 from escoba_env.engine.batch import first_illegal, observe_games
-from escoba_env.envs.opponents import LEARNER, Opponent, Opponents, fixed_seat, load_opponents
+from escoba_env.engine.vector import LEARNER
+from escoba_env.envs.opponents import Opponent, Opponents, fixed_seat, load_opponents
 from escoba_env.envs.table import (
     penalty_of,
     reset_game,
@@ -145,6 +148,15 @@ class Tables:
     def __len__(self) -> int:
         return len(self.over)
 
+    def check_started(self, what: str) -> None:
+        """Checks that games have been started in all slots.
+
+        Raises:
+            ResetNeeded: If not, or if an opponent has broken off a step.
+        """
+        if not self._started:
+            raise reset_needed(what)
+
     # -- starting ---------------------------------------------------------------------------
 
     def start(
@@ -219,16 +231,9 @@ class Tables:
         if slots is None:
             slots = self._all
         batch = self.batch
-        observations = np.empty((len(slots), *self.encoding.shape), self.encoding.dtype)
-        masks = np.empty((len(slots), NUM_ACTIONS), np.int8)
+        observations, masks, rows = observation_buffers(self.encoding, len(slots), None, None)
         observe_games(
-            batch.spec,
-            batch.states,
-            slots,
-            self.seats[slots],
-            self.encoding.plan,
-            observations.reshape(len(slots), self.encoding.size),
-            masks,
+            batch.spec, batch.states, slots, self.seats[slots], self.encoding.plan, rows, masks
         )
         masks[self.over[slots]] = 0
         return observations, masks
@@ -250,8 +255,7 @@ class Tables:
         """
         given = np.asarray(actions)
         chosen = self._as_actions(given)
-        if not self._started:
-            raise reset_needed("step()")
+        self.check_started("step()")
         ended = np.flatnonzero(self.over)
         slots = self._all
         if ended.size:

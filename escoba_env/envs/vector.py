@@ -21,9 +21,7 @@ from escoba_env.envs.tables import NEXT_GAME, Tables
 from escoba_env.policies import Policy
 from escoba_env.rules import Rules
 
-Step = tuple[
-    Observation, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
-]
+Step = tuple[Observation, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
 
 
 # Any: Gymnasium's types do not say what a Dict space holds.
@@ -174,6 +172,7 @@ class EscobaVectorEnv(VectorEnv[Any, Any, Any]):
         if isinstance(options, Mapping) and "reset_mask" in options:
             options = dict(options)
             slots = np.flatnonzero(self._check_mask(options.pop("reset_mask")))
+            self._tables.check_started("reset() by 'reset_mask'")
         seeds = self._check_seeds(seed)
         self._tables.start(slots, seeds[slots], None if options is None else [options] * len(slots))
         super().reset(seed=int(seeds[0]) if seeds[0] != NEXT_GAME else None)
