@@ -1,4 +1,4 @@
-"""The vector environment answers as Gymnasium's own would, faster, and the all-seats one as Batch."""
+"""The vector environment answers as Gymnasium's own would, the all-seats one as ``Batch`` does."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ class Stubborn:
     [
         (lambda n: np.full(n, 42), IllegalActionError),
         (lambda n: np.zeros(n + 1, int), ValueError),
-        (lambda n: np.zeros(n), ValueError),
+        (np.zeros, ValueError),
     ],
     ids=["illegal", "too many", "floats"],
 )
@@ -428,7 +428,7 @@ def test_actions_of_another_type_or_shape_are_always_an_error(illegal, actions, 
     env = EscobaVectorEnv(2, illegal=illegal)
     env.reset(seed=1)
     before = env._tables.batch.states.copy()
-    with pytest.raises(error, match="actions are of .*allowed"):
+    with pytest.raises(error, match=r"actions are of .*allowed"):
         env.step(actions)
     assert (env._tables.batch.states == before).all()
 
@@ -517,7 +517,7 @@ def test_all_seats_are_paid_what_the_engine_pays_them(seats, skip_forced):
     returns, actions = {}, {}
     finished = []
     for _ in range(90):
-        for slot, episode in enumerate(now.episodes.tolist()):
+        for episode in now.episodes.tolist():
             returns.setdefault(episode, np.zeros(env.rules.players))
             actions.setdefault(episode, [])
         chosen = choose(now.masks, rng)
@@ -573,9 +573,9 @@ def test_all_seats_write_into_the_callers_buffers():
     # A buffer that does not fit is found before anything is played.
     before = env.batch.states.copy()
     for wrong in ({"out": out[:2]}, {"masks": masks.astype(bool)}, {"out": out[:, :, ::-1]}):
-        with pytest.raises(ValueError, match="out|masks"):
+        with pytest.raises(ValueError, match=r"out|masks"):
             env.step(lowest(masks), **wrong)
-        with pytest.raises(ValueError, match="out|masks"):
+        with pytest.raises(ValueError, match=r"out|masks"):
             env.reset(2, **wrong)
         assert (env.batch.states == before).all()
 
