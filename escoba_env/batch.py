@@ -257,8 +257,9 @@ class Batch:
         self.spec = lower(self.rules, episode)
         self.encoding = Encoding(encoding, self.rules, episode, memory, dtype)
         self.states: Records = np.zeros(num_games, STATE)
-        self._kind = reward_kind(reward)
-        self._as_earned = pays_as_earned(reward_timing, reward)
+        as_earned = pays_as_earned(reward_timing, reward)
+        # What kernels that step games are told beside the actions.
+        self.step_settings = (skip_forced, reward_kind(reward), as_earned)
         self._all = np.arange(num_games)
         self.reset(seed)
 
@@ -451,9 +452,7 @@ class Batch:
                 self.states,
                 slots[a:b],
                 chosen[a:b],
-                self.skip_forced,
-                self._kind,
-                self._as_earned,
+                *self.step_settings,
                 rewards[a:b],
                 over[a:b],
             )

@@ -148,6 +148,18 @@ def test_episode_rewards_add_up_to_the_engines_return_of_the_learner(seats, epis
         assert sum(rewards) == pytest.approx(game.returns[env.seat])
 
 
+def test_what_is_earned_before_the_first_decision_is_part_of_its_reward():
+    env = EscobaEnv("greedy", "random", initial_table="eldest", reward_timing="as_earned")
+    rng = np.random.default_rng(9)
+    early = 0
+    for seed in range(120):
+        env.reset(seed=seed)
+        early += any(env.game.returns)
+        _, _, rewards = run_episode(env, rng, seed)
+        assert sum(rewards) == pytest.approx(env.game.returns[env.seat])
+    assert early > 1
+
+
 @each_seating
 def test_the_learner_sees_its_own_seat_at_its_own_decisions(seats):
     for seat in range(seats["players"]):

@@ -17,6 +17,7 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from escoba_env import AllSeatsEnv, Batch, Game, IllegalActionError, RulesError, load_policy
 from escoba_env.envs.single import EscobaEnv
 from escoba_env.envs.vector import EscobaVectorEnv
+from escoba_env.policies import RandomPolicy
 
 ID = "escoba_env/Escoba-v0"
 TABLES = {
@@ -61,6 +62,19 @@ def play(env, steps, seed, act=lowest):
         observation, *rest = env.step(actions)
         answers.append((observation, actions, *rest))
     return answers
+
+
+class Asked:
+    """A built-in policy that is asked, as one that the kernels do not know."""
+
+    def __init__(self, name):
+        self.name = name
+        self.policy = load_policy(name)
+        self.answered = []
+
+    def act(self, views):
+        self.answered.append(len(views))
+        return self.policy.act(views)
 
 
 # -- as Gymnasium's own ---------------------------------------------------------------------
@@ -224,24 +238,69 @@ def test_answers_are_arrays_of_their_own():
 @each_mode
 @pytest.mark.parametrize("players", [2, 3])
 def test_a_policy_is_asked_once_for_all_games_that_wait_for_it(mode, players):
-    env = EscobaVectorEnv(40, "random", "random", players=players, autoreset_mode=mode)
-    policy, batch = env.opponents[0], env._tables.batch
-    waiting, answered = [], []
-    views, act = batch.views, policy.act
-    batch.views = lambda games: (waiting.append(games), views(games))[1]
-    policy.act = lambda views: (answered.append(len(views)), act(views))[1]
+    policy = Asked("random")
+    env = EscobaVectorEnv(40, policy, "random", players=players, autoreset_mode=mode)
+    waiting = []
+    views = env._tables.batch.views
+    env._tables.batch.views = lambda games: (waiting.append(games), views(games))[1]
     rng = np.random.default_rng(3)
     seen, _ = env.reset(seed=100)
     for _ in range(40):
         waiting.clear()
-        answered.clear()
+        policy.answered.clear()
         seen, _, ended, *_ = env.step(choose(seen["action_mask"], rng))
-        assert answered == [len(np.unique(games)) for games in waiting]
+        assert policy.answered == [len(np.unique(games)) for games in waiting]
         if waiting:
             # No more calls than the longest game of this step has decisions of opponents.
             assert len(waiting) == np.bincount(np.concatenate(waiting)).max()
         if mode is AutoresetMode.DISABLED and ended.any():
             seen, _ = env.reset(options={"reset_mask": ended})
+
+
+@each_mode
+@pytest.mark.parametrize("names", [["random"] * 3, ["greedy", "random", "greedy"]], ids=str)
+@pytest.mark.parametrize("rules", ["classic", "tabletop", "comodines"])
+def test_built_in_policies_play_alike_in_kernels_and_when_asked(rules, names, mode):
+    arguments = {
+        "seat": "random",
+        "rules": rules,
+        "players": 4,
+        "episode": "match",
+        "target": 3,
+        "autoreset_mode": mode,
+    }
+    asked = {name: Asked(name) for name in names}
+    mixed = [asked[names[0]], *names[1:]]
+    envs = [
+        EscobaVectorEnv(6, opponents, **arguments)
+        for opponents in (names, [asked[name] for name in names], mixed)
+    ]
+    rng = np.random.default_rng(7)
+    for env in envs:
+        seen, _ = env.reset(seed=7)
+    for _ in range(60):
+        actions = choose(seen["action_mask"], rng)
+        answers = [env.step(actions) for env in envs]
+        seen, rewards, ended, *_ = answers[0]
+        for other in answers[1:]:
+            assert equal(seen, other[0])
+            assert (rewards == other[1]).all()
+            assert (ended == other[2]).all()
+        if mode is AutoresetMode.DISABLED and ended.any():
+            for env in envs:
+                seen, _ = env.reset(options={"reset_mask": ended.copy()})
+    assert asked[names[0]].answered
+
+
+def test_a_class_derived_from_a_built_in_policy_is_asked():
+    class Last(RandomPolicy):
+        def act(self, views):
+            return np.array([int(legal).bit_length() - 1 for legal in views.records["legal"]])
+
+    ours = EscobaVectorEnv(2, Last(), autoreset_mode="SameStep")
+    theirs = SyncVectorEnv([lambda: EscobaEnv(Last())] * 2, autoreset_mode="SameStep")
+    for mine, other in zip(play(ours, 25, 1), play(theirs, 25, 1), strict=True):
+        assert equal(mine[0], other[0])
 
 
 def test_a_network_makes_one_forward_pass_for_all_games_that_wait():
@@ -559,8 +618,8 @@ def test_all_seats_see_what_the_seat_to_move_sees(seats):
 
 
 def test_all_seats_write_into_the_callers_buffers():
-    env = AllSeatsEnv(3, encoding="planes", dtype="uint8")
-    out = np.empty((3, *env.encoding.shape), np.uint8)
+    env = AllSeatsEnv(3, encoding="planes")
+    out = np.empty((3, *env.encoding.shape), np.float32)
     masks = np.empty((3, 43), np.int8)
     now = env.reset(1, out=out, masks=masks)
     assert now.observations is out

@@ -60,7 +60,7 @@ def below(word, n):
     return product >> 32
 
 
-@kernel
+@entry
 def random_seat(seed, game_index, players, purpose):
     """Draws a seat of a game: its first dealer, or the one that learns."""
     players = int(players)

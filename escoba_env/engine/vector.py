@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from escoba_env.engine.jit import kernel
+import numpy as np
+
+from escoba_env.engine.batch import (
+    decision_number,
+    greedy_actions,
+    random_actions,
+    step_games,
+    view_games,
+)
+from escoba_env.engine.jit import entry
 from escoba_env.engine.play import RANDOM_DEALER, new_game
-from escoba_env.engine.record import GAME_OVER
-from escoba_env.engine.rng import LEARNER_SEAT, random_seat
+from escoba_env.engine.record import GAME_OVER, STATE
+from escoba_env.engine.rng import LEARNER_SEAT, decision_key, random_seat
 
 LEARNER = -1
 """In ``chairs``: the seat is not played by a policy."""
 
+ASKED, RANDOM, GREEDY = range(3)
+"""How a policy plays: it is asked, or it is one of those that kernels can play."""
 
-@kernel
+
+@entry
 def start_streams(spec, states, games, seeds, game_indices):
     """Starts new games in the slots ``games``, each of a seed of its own."""
     for i in range(len(games)):
         new_game(spec[0], states[games[i]], seeds[i], game_indices[i], RANDOM_DEALER)
 
 
-@kernel
+@entry
 def seat_learners(spec, states, games, fixed, order, seats, chairs):
     """Seats the learner and the policies in some games.
 
@@ -40,7 +52,7 @@ def seat_learners(spec, states, games, fixed, order, seats, chairs):
             chairs[game, (seat + step) % players] = order[step]
 
 
-@kernel
+@entry
 def find_movers(states, chairs, movers):
     """Writes the policy that is to move in each game, or ``LEARNER``, also where it is over.
 
@@ -58,7 +70,58 @@ def find_movers(states, chairs, movers):
     return waiting
 
 
-@kernel
+@entry
+def play_builtin(spec, states, chairs, ways, skip_forced, kind, as_earned, earned, ended):
+    """Plays the turns of built-in policies, until others are to move or the game is over.
+
+    They decide as they do from views; see ``policies.builtin``.
+
+    Args:
+        chairs: int64 (num_games, players): the policy in each seat, or ``LEARNER``.
+        ways: int64 (policies,): ``ASKED``, ``RANDOM`` or ``GREEDY``.
+        skip_forced: As for ``step_games``, like the next two.
+        earned: Float array (num_games, players) to which is added what every seat earns.
+        ended: Work array, int64 (num_games,): its first entries become the games that have ended.
+
+    Returns:
+        How many games have ended.
+    """
+    players = spec[0]["players"]
+    game = np.zeros(1, np.int64)
+    seat = np.zeros(1, np.int64)
+    view = np.empty(1, STATE)
+    key = np.zeros(1, np.int64)
+    action = np.zeros(1, np.int64)
+    rewards = np.zeros((1, players), np.float32)
+    over = np.zeros(1, np.bool_)
+    count = 0
+    for g in range(len(states)):
+        game[0] = g
+        over[0] = states[g]["phase"] == GAME_OVER
+        while not over[0]:
+            seat[0] = states[g]["turn"]
+            policy = chairs[g, seat[0]]
+            way = ASKED if policy == LEARNER else ways[policy]
+            if way == ASKED:
+                break
+            if way == RANDOM:
+                # It looks at what is legal and at nothing else, which is the same in a view.
+                s = states[g]
+                key[0] = decision_key(s["seed"], s["game_index"], decision_number(s))
+                random_actions(states[g : g + 1], key, action)
+            else:
+                view_games(spec, states, game, seat, view, key)
+                greedy_actions(spec, view, action)
+            step_games(spec, states, game, action, skip_forced, kind, as_earned, rewards, over)
+            for other in range(players):
+                earned[g, other] += rewards[0, other]
+            if over[0]:
+                ended[count] = g
+                count += 1
+    return count
+
+
+@entry
 def add_rows(totals, games, rows):
     """Adds row ``i`` of ``rows`` to row ``games[i]`` of ``totals``."""
     for i in range(len(games)):
@@ -66,7 +129,7 @@ def add_rows(totals, games, rows):
             totals[games[i], seat] += rows[i, seat]
 
 
-@kernel
+@entry
 def take_earned(earned, games, seats, skipped, rewards):
     """Moves what the learner has earned from ``earned`` into ``rewards``, but in ``skipped``."""
     for i in range(len(games)):

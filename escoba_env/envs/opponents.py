@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 from escoba_env.batch import Batch
 from escoba_env.checks import whole
 from escoba_env.engine import vector as kernels
-from escoba_env.engine.vector import LEARNER
-from escoba_env.policies import Policy, load_policy
+from escoba_env.engine.vector import ASKED, GREEDY, LEARNER, RANDOM
+from escoba_env.policies import GreedyPolicy, Policy, RandomPolicy, load_policy
 
 Opponent = str | Path | Policy
+
+_BUILTIN: dict[type, int] = {RandomPolicy: RANDOM, GreedyPolicy: GREEDY}
+"""Exact types: what a class that is derived from one of these does is not known here."""
 
 
 def load_opponents(opponents: Opponent | Sequence[Opponent], players: int) -> tuple[Policy, ...]:
@@ -73,6 +76,8 @@ class Opponents:
         self.policies = tuple(policies)
         self.chairs = np.full((len(batch), batch.rules.players), LEARNER)
         self._movers = np.empty(len(batch), np.int64)
+        self._ended = np.empty(len(batch), np.int64)
+        self._ways = np.array([_BUILTIN.get(type(policy), ASKED) for policy in self.policies])
 
     def play(
         self, earned: NDArray[np.float64], on_over: Callable[[NDArray[np.int64]], None]
@@ -91,17 +96,43 @@ class Opponents:
             IllegalActionError: If a policy, named in the message, chooses an illegal action.
             ValueError: If a policy answers with something else than one whole number a view.
         """
+        while True:
+            ended = self._play_builtin(earned)
+            on_over(ended)
+            if not kernels.find_movers(self.batch.states, self.chairs, self._movers):
+                return
+            self._ask(earned, on_over)
+
+    def _play_builtin(self, earned: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Plays the turns of policies that kernels can play; returns the games that have ended."""
         batch = self.batch
-        while kernels.find_movers(batch.states, self.chairs, self._movers):
-            for number, policy in enumerate(self.policies):
-                games = np.flatnonzero(self._movers == number)
-                if games.size == 0:
-                    continue
-                actions = policy.act(batch.views(games))
-                try:
-                    rewards, over = batch.step(actions, games)
-                except ValueError as error:
-                    raise type(error)(f"opponent {policy.name!r}: {error}") from error
-                kernels.add_rows(earned, games, rewards)
-                if over.any():
-                    on_over(games[over])
+        count = 0
+        if self._ways.any():
+            count = kernels.play_builtin(
+                batch.spec,
+                batch.states,
+                self.chairs,
+                self._ways,
+                *batch.step_settings,
+                earned,
+                self._ended,
+            )
+        return self._ended[:count].copy()
+
+    def _ask(
+        self, earned: NDArray[np.float64], on_over: Callable[[NDArray[np.int64]], None]
+    ) -> None:
+        """Lets every other policy make one decision in all games that wait for it."""
+        batch = self.batch
+        for number, policy in enumerate(self.policies):
+            games = np.flatnonzero(self._movers == number)
+            if games.size == 0:
+                continue
+            actions = policy.act(batch.views(games))
+            try:
+                rewards, over = batch.step(actions, games)
+            except ValueError as error:
+                raise type(error)(f"opponent {policy.name!r}: {error}") from error
+            kernels.add_rows(earned, games, rewards)
+            if over.any():
+                on_over(games[over])

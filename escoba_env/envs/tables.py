@@ -26,7 +26,7 @@ from escoba_env.batch import (
 from escoba_env.cards import NUM_ACTIONS
 from escoba_env.checks import whole
 from escoba_env.engine import vector as kernels
-from escoba_env.engine.batch import first_illegal, observe_games
+from escoba_env.engine.batch import first_illegal, observe_games, step_games
 from escoba_env.engine.vector import LEARNER
 from escoba_env.envs.opponents import Opponent, Opponents, fixed_seat, load_opponents
 from escoba_env.envs.table import (
@@ -271,7 +271,12 @@ class Tables:
         self._terminated = np.zeros(len(self), np.bool_)
         self._finals = []
         played = slots[legal]
-        rewards, over = self.batch.step(chosen[played], played)
+        rewards = np.empty((len(played), self.rules.players), np.float32)
+        over = np.empty(len(played), np.bool_)
+        batch = self.batch
+        step_games(
+            *(batch.spec, batch.states, played, chosen[played]), *batch.step_settings, rewards, over
+        )
         kernels.add_rows(self._earned, played, rewards)
         self._end(played[over])
         if wrong.size:
