@@ -11,8 +11,9 @@ from escoba_env.engine.batch import (
     step_games,
     view_games,
 )
+from escoba_env.engine.bits import lowest
 from escoba_env.engine.jit import entry
-from escoba_env.engine.play import RANDOM_DEALER, new_game
+from escoba_env.engine.play import RANDOM_DEALER, is_forced, new_game
 from escoba_env.engine.record import GAME_OVER, STATE
 from escoba_env.engine.rng import LEARNER_SEAT, decision_key, random_seat
 
@@ -71,10 +72,11 @@ def find_movers(states, chairs, movers):
 
 
 @entry
-def play_builtin(spec, states, chairs, ways, skip_forced, kind, as_earned, earned, ended):
-    """Plays the turns of built-in policies, until others are to move or the game is over.
+def play_unasked(spec, states, chairs, ways, skip_forced, kind, as_earned, earned, ended):
+    """Plays the decisions of policies for which they need not be asked.
 
-    They decide as they do from views; see ``policies.builtin``.
+    Those with a single legal action, and all of the built-in policies, which decide as they do from
+    views; see ``policies.builtin``. It stops where another policy or the learner is to decide.
 
     Args:
         chairs: int64 (num_games, players): the policy in each seat, or ``LEARNER``.
@@ -101,10 +103,13 @@ def play_builtin(spec, states, chairs, ways, skip_forced, kind, as_earned, earne
         while not over[0]:
             seat[0] = states[g]["turn"]
             policy = chairs[g, seat[0]]
-            way = ASKED if policy == LEARNER else ways[policy]
-            if way == ASKED:
+            if policy == LEARNER:
                 break
-            if way == RANDOM:
+            if is_forced(states[g]):
+                action[0] = lowest(states[g]["legal"])
+            elif ways[policy] == ASKED:
+                break
+            elif ways[policy] == RANDOM:
                 # It looks at what is legal and at nothing else, which is the same in a view.
                 s = states[g]
                 key[0] = decision_key(s["seed"], s["game_index"], decision_number(s))

@@ -85,7 +85,8 @@ class Opponents:
         """Plays on until every game waits for the learner or is over.
 
         Each policy is asked once for all games that wait for it, then again for those that still
-        do, or do so now: as many times as the longest of their turns has picks.
+        do, or do so now: as many times as the longest of their turns has picks. Where only one
+        action is legal it is not asked, nor are ``random`` and ``greedy``, which kernels play.
 
         Args:
             earned: Array (num_games, players) to which is added what every seat earns.
@@ -97,32 +98,29 @@ class Opponents:
             ValueError: If a policy answers with something else than one whole number a view.
         """
         while True:
-            ended = self._play_builtin(earned)
-            on_over(ended)
+            on_over(self._play_unasked(earned))
             if not kernels.find_movers(self.batch.states, self.chairs, self._movers):
                 return
             self._ask(earned, on_over)
 
-    def _play_builtin(self, earned: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Plays the turns of policies that kernels can play; returns the games that have ended."""
+    def _play_unasked(self, earned: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Plays what needs no asking; returns the games that have ended."""
         batch = self.batch
-        count = 0
-        if self._ways.any():
-            count = kernels.play_builtin(
-                batch.spec,
-                batch.states,
-                self.chairs,
-                self._ways,
-                *batch.step_settings,
-                earned,
-                self._ended,
-            )
+        count = kernels.play_unasked(
+            batch.spec,
+            batch.states,
+            self.chairs,
+            self._ways,
+            *batch.step_settings,
+            earned,
+            self._ended,
+        )
         return self._ended[:count].copy()
 
     def _ask(
         self, earned: NDArray[np.float64], on_over: Callable[[NDArray[np.int64]], None]
     ) -> None:
-        """Lets every other policy make one decision in all games that wait for it."""
+        """Has every policy make one decision in all games that wait for it."""
         batch = self.batch
         for number, policy in enumerate(self.policies):
             games = np.flatnonzero(self._movers == number)

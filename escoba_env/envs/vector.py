@@ -34,7 +34,8 @@ class EscobaVectorEnv(VectorEnv[Any, Any, Any]):
     actions and the arguments that are not described here.
 
     **Opponents** are asked once for all games that wait for them, and again for the further picks
-    of their turns: a network makes one forward pass for all of these games.
+    of their turns: a network makes one forward pass for all of these games. They are not asked
+    where a single action is legal.
 
     **Autoreset** is Gymnasium's: with ``NEXT_STEP`` (default) the step after the end of an episode
     ignores the action and starts the next one; with ``SAME_STEP`` the next one starts in the same
