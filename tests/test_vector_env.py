@@ -652,6 +652,9 @@ def test_all_seats_play_the_same_games_again():
     assert run(env, 1) == first
     assert run(env, None) == follow != first
     assert set(first[0]).isdisjoint(follow[0])
+    # As in any batch, threads change nothing.
+    wide = [run(AllSeatsEnv(600, players=3, threads=threads), 1) for threads in (1, 2)]
+    assert wide[0] == wide[1]
     assert run(AllSeatsEnv(4, players=3), None)[1] != run(AllSeatsEnv(4, players=3), None)[1]
 
 

@@ -66,6 +66,7 @@ class AllSeatsEnv:
         dtype: Type of observations; see ``Batch``.
         skip_forced: Whether decisions with a single legal action are played right away; see
             ``Batch``.
+        threads: Threads that share the games; see ``Batch``.
         **rule_fields: As for ``EscobaEnv``.
 
     Attributes:
@@ -89,6 +90,7 @@ class AllSeatsEnv:
         reward_timing: str = "round_end",
         dtype: str = "float32",
         skip_forced: bool = False,
+        threads: int = 1,
         **rule_fields: Any,
     ) -> None:
         self.batch = Batch(
@@ -101,6 +103,7 @@ class AllSeatsEnv:
             memory=memory,
             dtype=dtype,
             skip_forced=skip_forced,
+            threads=threads,
         )
         self.num_envs = len(self.batch)
         self._started = False
