@@ -143,6 +143,7 @@ def test_make_vec_finds_it_and_still_makes_the_others():
             assert env.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
             assert env.spec.id == ID
         sync = gymnasium.make_vec(ID, 2, vectorization_mode="sync", opponents="random")
+        assert gymnasium.make_vec(ID, 2, render_mode=None).render_mode is None
     assert isinstance(sync.unwrapped, SyncVectorEnv)
     assert [p.name for p in env.unwrapped.opponents] == ["greedy"]
 
@@ -465,8 +466,16 @@ def test_an_illegal_action_ends_its_own_game_alone():
     assert seen["action_mask"].any(axis=1).all()
     for index in (0, 2):
         assert (seen["observation"][index] == expected["observation"][index]).all()
-    with pytest.warns(UserWarning, match="so in 2 more"):
+    with pytest.warns(UserWarning, match="so in 2 more") as caught:
         env.step(np.full(3, 42, np.uint8))
+    # Filters go by the file that a warning is about: here the caller's.
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="so in 2 more"):
+            env.step(np.full(3, 42))
+    # As an error too it left all games in order.
+    env.step(lowest(env._observe()["action_mask"]))
 
 
 @pytest.mark.parametrize("illegal", ["terminate", "raise"])
@@ -521,6 +530,7 @@ def test_nothing_is_played_before_reset_or_after_the_end():
         ({"encoding": "none"}, "'none'"),
         ({"dtype": "float64"}, "dtype 'float64'.*float32"),
         ({"illegal": "no"}, "illegal='no'.*terminate, raise"),
+        ({"render_mode": "rgb_array"}, "render_mode='rgb_array'.*None.*'sync'"),
         ({"autoreset_mode": "Never"}, "autoreset_mode='Never'.*'NextStep', 'SameStep'"),
         ({"reward": "win", "reward_timing": "as_earned"}, "reward_timing='as_earned'"),
         ({"nonsense": 1}, "'nonsense'"),

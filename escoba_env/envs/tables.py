@@ -111,6 +111,13 @@ class Tables:
         fields: Mapping[str, Any],
     ) -> None:
         self._terminates = terminates(illegal)
+        fields = dict(fields)
+        render_mode = fields.pop("render_mode", None)
+        if render_mode is not None:
+            raise ValueError(
+                f"render_mode={render_mode!r} is not possible for games in one batch; allowed: "
+                f"None, or environments of one game each (vectorization_mode='sync')"
+            )
         self.batch = Batch(
             whole("num_envs", num_envs, 1, MAX_GAMES),
             table_rules(rules, players, partnership, fields),
@@ -279,12 +286,14 @@ class Tables:
         )
         kernels.add_rows(self._earned, played, rewards)
         self._end(played[over])
-        if wrong.size:
-            self._forfeit(wrong, given)
+        notice = self._forfeit(wrong, given) if wrong.size else ""
         if ended.size:
             self.start(ended)
         self.settle()
         kernels.take_earned(self._earned, slots, self.seats, self._terminated, self._rewards)
+        if notice:
+            # Last, as a warning may be an error. Level 3 is whoever called the environment's step.
+            logger.warn("%s", notice, stacklevel=3)
         return Outcome(self._rewards, self._terminated, self._finals)
 
     def _as_actions(self, actions: NDArray[Any]) -> NDArray[np.int64]:
@@ -310,20 +319,15 @@ class Tables:
         legal: NDArray[np.bool_] = inside & (bits & 1 == 1)
         return legal
 
-    def _forfeit(self, slots: NDArray[np.int64], actions: NDArray[Any]) -> None:
-        """Ends games by an illegal action: the learner pays the penalty."""
+    def _forfeit(self, slots: NDArray[np.int64], actions: NDArray[Any]) -> str:
+        """Ends games by an illegal action, for which the learner pays; says so in words."""
         first = int(slots[0])
         reason = explain_illegal(self.batch.states[first], int(actions[first]))
-        more = f" (and so in {len(slots) - 1} more)" if len(slots) > 1 else ""
-        logger.warn(
-            "%s",
-            f"environment {first}: player_{self.seats[first]}: {reason}; this ended the game and "
-            f"cost {self._penalty:g}{more}",
-            # Whoever called the environment's step.
-            stacklevel=5,
-        )
+        who = f"environment {first}: player_{self.seats[first]}"
         self._earned[slots, self.seats[slots]] -= self._penalty
         self._end(slots)
+        more = f" (and so in {len(slots) - 1} more)" if len(slots) > 1 else ""
+        return f"{who}: {reason}; this ended the game and cost {self._penalty:g}{more}"
 
     def _end(self, slots: NDArray[np.int64]) -> None:
         """Settles games that have ended."""
