@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from escoba_env.batch import Batch, Views
 from escoba_env.cards import NUM_ACTIONS
+from escoba_env.engine.outlook import NUM_FACTS
 from escoba_env.engine.record import HIDDEN
 from escoba_env.policies import GreedyPolicy, Policy, RandomPolicy
+from escoba_env.policies.network import Choices, choices_of
 from escoba_env.rules import Rules
 from training.rollout import Act, Floats, SeatRolloutBuffer, SelfPlay
 
@@ -31,22 +34,40 @@ SCALE = 0.5
 Opponents = list[tuple[Policy, float]]
 
 
-def act(observations: Floats, masks: NDArray[np.int8]) -> tuple[NDArray[np.int64], Floats, Floats]:
+def dense(choices: Choices) -> tuple[Floats, NDArray[np.int8]]:
+    """Returns the observations and masks that choices were picked out of."""
+    state, rows, actions, facts = (part.numpy() for part in choices)
+    of_actions = np.zeros((len(state), NUM_ACTIONS, NUM_FACTS), np.float32)
+    of_actions[rows, actions] = facts
+    masks = np.zeros((len(state), NUM_ACTIONS), np.int8)
+    masks[rows, actions] = 1
+    return np.concatenate(
+        [state, of_actions.reshape(len(state), NUM_ACTIONS * NUM_FACTS)], axis=1
+    ), masks
+
+
+def all_of(buffer: SeatRolloutBuffer) -> tuple[Floats, NDArray[np.int8]]:
+    """Returns the observations and masks of a finished rollout, by step and game."""
+    shape = (buffer.buffer_size, buffer.n_envs)
+    observations, masks = dense(buffer.choices(torch.arange(shape[0] * shape[1])))
+    return observations.reshape(*shape, -1), masks.reshape(*shape, -1)
+
+
+def act(choices: Choices) -> tuple[NDArray[np.int64], Floats, Floats]:
     """Actions and values that look random and are functions of the observation, bit for bit."""
+    observations, masks = dense(choices)
     words = np.ascontiguousarray(observations).view(np.uint32).astype(np.uint64)
     factors = np.random.default_rng(0).integers(1, 2**64, words.shape[1], np.uint64)
     numbers = (words @ factors) >> np.uint64(20)
-    choices = masks.sum(1, dtype=np.uint64)
+    number = masks.sum(1, dtype=np.uint64)
     legal_first = np.argsort(masks == 0, axis=1, kind="stable")
-    actions = legal_first[np.arange(len(masks)), (numbers % choices).astype(np.int64)]
+    actions = legal_first[np.arange(len(masks)), (numbers % number).astype(np.int64)]
     values = (numbers % np.uint64(1999)).astype(np.float32) / 1000 - 1
-    return actions, values, -np.log(choices).astype(np.float32)
+    return actions, values, -np.log(number).astype(np.float32)
 
 
-def act_without_values(
-    observations: Floats, masks: NDArray[np.int8]
-) -> tuple[NDArray[np.int64], Floats, Floats]:
-    actions, values, log_probs = act(observations, masks)
+def act_without_values(choices: Choices) -> tuple[NDArray[np.int64], Floats, Floats]:
+    actions, values, log_probs = act(choices)
     return actions, np.zeros_like(values), log_probs
 
 
@@ -168,7 +189,8 @@ def play_to_the_end(
             actions[theirs] = policy.act(batch.views(live[theirs]))
         mine = np.flatnonzero(choice & (frozen[live, seats] == -1))
         observations, own_masks = batch.observe(live[mine])
-        chosen, values, log_probs = rollout.act(observations, own_masks)
+        parts = torch.from_numpy(observations), torch.from_numpy(own_masks)
+        chosen, values, log_probs = rollout.act(choices_of(*parts))
         actions[mine] = chosen
         for i, place in enumerate(mine):
             game = live[place]
@@ -312,9 +334,17 @@ def test_where_a_rollout_is_cut_does_not_change_one_step_returns(
     assert len(np.unique(short.returns)) > GAMES
 
 
+def a_choice_each(games: int) -> Choices:
+    """Returns observations of games in each of which the first action is legal."""
+    observations = torch.zeros((games, NUM_ACTIONS * NUM_FACTS + 1))
+    masks = torch.zeros((games, NUM_ACTIONS), dtype=torch.int8)
+    masks[:, 0] = 1
+    return choices_of(observations, masks)
+
+
 def worked_out_buffer(over_after_row_1: bool, gae_lambda: float) -> SeatRolloutBuffer:
     """Seats 0, 1, 1, 0 decide in one game; see the two tests below."""
-    box = spaces.Box(0, 1, (1,), np.float32)
+    box = spaces.Box(0, 1, (NUM_ACTIONS * NUM_FACTS + 1,), np.float32)
     buffer = SeatRolloutBuffer(
         4, box, spaces.Discrete(NUM_ACTIONS), "cpu", gae_lambda, 1.0, n_envs=1, players=2
     )
@@ -322,6 +352,7 @@ def worked_out_buffer(over_after_row_1: bool, gae_lambda: float) -> SeatRolloutB
     rewards = [(0.5, -0.5), (1.0, -1.0), (0.0, 0.0), (-2.0, 2.0)]
     for row, (seat, value) in enumerate(zip((0, 1, 1, 0), (1, 2, 3, 4), strict=True)):
         buffer.add_step(
+            a_choice_each(1),
             np.array([seat]),
             np.array([0]),
             np.array([value], np.float32),
@@ -351,21 +382,21 @@ def test_nothing_is_credited_across_the_end_of_a_game(gae_lambda: float) -> None
 
 
 def test_what_a_new_game_brings_before_its_first_row_is_nobodys_credit() -> None:
-    box = spaces.Box(0, 1, (1,), np.float32)
+    box = spaces.Box(0, 1, (NUM_ACTIONS * NUM_FACTS + 1,), np.float32)
     buffer = SeatRolloutBuffer(
         2, box, spaces.Discrete(NUM_ACTIONS), "cpu", 1.0, 1.0, n_envs=2, players=2
     )
     buffer.reset()
     zeros = np.zeros(2, np.float32)
     both = np.arange(2)
-    buffer.add_step(np.array([0, 1]), both, zeros, zeros)
+    buffer.add_step(a_choice_each(2), np.array([0, 1]), both, zeros, zeros)
     # Game 0 goes on, game 1 is over, and another game of its slot passes without a choice.
     buffer.credit(both, np.array([[1, -1], [2, -2]], np.float32), np.array([False, True]))
     buffer.credit(both, np.array([[3, -3], [8, -8]], np.float32), np.array([False, True]))
     buffer.credit(np.array([1]), np.array([[9, -9]], np.float32), np.array([False]))
     buffer.credit(np.array([0]), np.array([[4, -4]], np.float32), np.array([True]))
     assert buffer.over[0].tolist() == [True, True]
-    buffer.add_step(np.array([0, 1]), both, zeros, zeros)
+    buffer.add_step(a_choice_each(2), np.array([0, 1]), both, zeros, zeros)
     buffer.credit(both, np.array([[5, -5], [6, -6]], np.float32), np.array([False, False]))
     buffer.finish(np.zeros((2, 2), np.float32), np.zeros((2, 2), np.float32))
     assert buffer.returns.tolist() == [[8, -2], [5, -6]]
@@ -410,13 +441,14 @@ def test_every_choice_of_the_learner_is_a_row_and_nothing_else_is(
     fields = {**TABLES[table], "episode": episode, "target": 3}
     rollout = roll_out(fields, opponents[against])
     buffer = rollout.buffer
+    observations, masks = all_of(buffer)
     filled = np.zeros((STEPS, GAMES), np.bool_)
     for course in replay(rollout):
         for row, decision in enumerate(course.recorded(STEPS), course.first_row):
             at = row, course.slot
             assert buffer.seats[at] == decision.seat
-            assert (buffer.observations[at] == decision.observation).all()
-            assert (buffer.action_masks[at] == decision.mask).all()
+            assert (observations[at] == decision.observation).all()
+            assert (masks[at] == decision.mask).all()
             assert buffer.actions[at] == decision.action
             assert buffer.values[at] == np.float32(decision.value)
             assert buffer.log_probs[at] == np.float32(decision.log_prob)
@@ -430,7 +462,7 @@ def test_every_choice_of_the_learner_is_a_row_and_nothing_else_is(
         else:
             assert not buffer.over[course.first_row :, course.slot].any()
     assert filled.all()
-    assert buffer.action_masks.sum(2).min() >= 2
+    assert masks.sum(2).min() >= 2
 
 
 def test_a_rollout_goes_on_where_the_last_one_stopped() -> None:
@@ -442,9 +474,11 @@ def test_a_rollout_goes_on_where_the_last_one_stopped() -> None:
         play.collect(buffer, act)
         parts.append(buffer)
     whole = roll_out({"players": 3}, opponents).buffer
-    for name in ("observations", "action_masks", "actions", "seats", "values", "over"):
+    for name in ("actions", "seats", "values", "over"):
         joined = np.concatenate([getattr(part, name) for part in parts])
         assert (joined == getattr(whole, name)).all()
+    for joined, wanted in zip(zip(*map(all_of, parts), strict=True), all_of(whole), strict=True):
+        assert (np.concatenate(joined) == wanted).all()
 
 
 def test_a_buffer_that_is_used_again_keeps_nothing_of_the_last_rollout() -> None:
@@ -454,13 +488,16 @@ def test_a_buffer_that_is_used_again_keeps_nothing_of_the_last_rollout() -> None
         play.collect(used, act)
         fresh = buffer_for(again, gae_lambda=0.6)
         again.collect(fresh, act)
-        for name in ("earned", "over", "returns", "advantages", "seats", "action_masks"):
+        for name in ("earned", "over", "returns", "advantages", "seats"):
             assert (getattr(used, name) == getattr(fresh, name)).all()
+        for found, wanted in zip(all_of(used), all_of(fresh), strict=True):
+            assert (found == wanted).all()
 
 
 def test_a_minibatch_is_rows_of_the_rollout_and_each_row_comes_once() -> None:
     rollout = roll_out({"players": 2}, steps=10)
     buffer = rollout.buffer
+    observations, masks = all_of(buffer)
     buffer.log_probs[:] = np.arange(120).reshape(10, GAMES)
     batches = list(buffer.get(24))
     assert [len(batch.actions) for batch in batches] == [24] * 5
@@ -469,8 +506,9 @@ def test_a_minibatch_is_rows_of_the_rollout_and_each_row_comes_once() -> None:
     assert rows.tolist() != sorted(rows)
     for batch in batches:
         at = np.unravel_index(batch.old_log_prob.numpy().astype(int), (10, GAMES))
-        assert (batch.observations.numpy() == buffer.observations[at]).all()
-        assert (batch.action_masks.numpy() == buffer.action_masks[at]).all()
+        found = dense(batch.observations)  # type: ignore[arg-type]
+        assert (found[0] == observations[at]).all()
+        assert (found[1] == masks[at]).all()
         assert (batch.actions.numpy() == buffer.actions[at]).all()
         assert (batch.old_values.numpy() == buffer.values[at]).all()
         assert (batch.advantages.numpy() == buffer.advantages[at]).all()
@@ -592,14 +630,12 @@ def test_when_asked_the_learner_is_to_move_in_every_game(table: str) -> None:
     play = self_play(TABLES[table], [(RandomPolicy(), 0.75)])
     asked = []
 
-    def chooser(
-        observations: Floats, masks: NDArray[np.int8]
-    ) -> tuple[NDArray[np.int64], Floats, Floats]:
+    def chooser(choices: Choices) -> tuple[NDArray[np.int64], Floats, Floats]:
         if len(asked) < STEPS:
             movers = play.opponent_of[np.arange(GAMES), play.batch.turn]
             assert (movers == -1).all()
-        asked.append(len(observations))
-        return act(observations, masks)
+        asked.append(len(choices.state))
+        return act(choices)
 
     play.collect(buffer_for(play), chooser)
     assert asked[:STEPS] == [GAMES] * STEPS
@@ -613,8 +649,10 @@ def test_when_asked_the_learner_is_to_move_in_every_game(table: str) -> None:
 def test_the_same_seed_makes_the_same_rollout_and_another_seed_another() -> None:
     opponents: Opponents = [(RandomPolicy(), 0.5)]
     first, again, other = (roll_out({"players": 3}, opponents, seed=s).buffer for s in (5, 5, 6))
-    for name in ("observations", "actions", "seats", "returns", "advantages", "earned"):
+    for name in ("actions", "seats", "returns", "advantages", "earned"):
         assert (getattr(first, name) == getattr(again, name)).all()
+    for found, wanted in zip(all_of(first), all_of(again), strict=True):
+        assert (found == wanted).all()
     assert (first.actions != other.actions).any()
     assert (first.seats != other.seats).any()
 
@@ -631,11 +669,9 @@ def test_the_look_ahead_leaves_the_games_as_they_are() -> None:
     play = self_play({"players": 2}, [(GreedyPolicy(), 0.5)])
     before: list[bytes] = []
 
-    def chooser(
-        observations: Floats, masks: NDArray[np.int8]
-    ) -> tuple[NDArray[np.int64], Floats, Floats]:
+    def chooser(choices: Choices) -> tuple[NDArray[np.int64], Floats, Floats]:
         before.append(play.batch.states.tobytes())
-        return act(observations, masks)
+        return act(choices)
 
     play.collect(buffer_for(play), chooser)
     assert len(before) > STEPS
