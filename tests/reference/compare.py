@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterator, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from escoba_env import Game, Move
@@ -156,11 +157,13 @@ def somebody_can_score(fields: Mapping[str, Any]) -> bool:
 # The same words for both
 
 
-def names(bits: int) -> set[Card]:
+@lru_cache(1 << 14)
+def names(bits: int) -> frozenset[Card]:
     """Returns a card set of the engine as names."""
-    return {CARD_NAMES[card] for card in cards_in(bits)}
+    return frozenset(CARD_NAMES[card] for card in cards_in(bits))
 
 
+@lru_cache(1 << 14)
 def bits_of(cards: frozenset[Card]) -> int:
     """Returns cards of the model as a card set of the engine."""
     return card_set(map(parse_card, cards))
@@ -176,7 +179,7 @@ def engine_move(move: ReferenceMove) -> Move:
 def reference_move(move: Move) -> ReferenceMove:
     """Returns a move of the engine as the model's."""
     kind = "capture" if move.taken else "set" if move.onto else "lay"
-    return ReferenceMove(CARD_NAMES[move.card], kind, frozenset(names(move.taken | move.onto)))
+    return ReferenceMove(CARD_NAMES[move.card], kind, names(move.taken | move.onto))
 
 
 def deck_of(game: Game) -> list[Card]:
@@ -186,7 +189,9 @@ def deck_of(game: Game) -> list[Card]:
 
 def stock_of(game: Game) -> list[Card]:
     """Returns the cards that have not been dealt, the next one first."""
-    return deck_of(game)[game.record["stock_next"] :]
+    record = game.record
+    cards = record["stock"][record["stock_next"] : game.rules.pack_size].tolist()
+    return [CARD_NAMES[card] for card in cards]
 
 
 def reference_beside(game: Game, fields: Fields) -> ReferenceGame:
@@ -228,9 +233,10 @@ def check_same_turn(
         moves = game.legal_moves()
     legal = reference.legal_moves()
     assert {reference_move(move) for move in moves} == legal
-    assert [names(int(record["hands"][seat])) for seat in seats] == reference.hands
+    hands, piles = record["hands"].tolist(), record["piles"].tolist()
+    assert [names(hands[seat]) for seat in seats] == reference.hands
     assert record["hand_counts"][: len(seats)].tolist() == list(map(len, reference.hands))
-    assert [names(int(record["piles"][seat])) for seat in seats] == reference.piles
+    assert [names(piles[seat]) for seat in seats] == reference.piles
     table = [frozenset(CARD_NAMES[card] for card in pile) for pile in game.table_piles]
     assert sorted(map(sorted, table)) == sorted(map(sorted, reference.table))
     assert names(int(record["table"])) == {card for pile in table for card in pile}
@@ -283,7 +289,7 @@ def check_same_round_end(game: Game, reference: ReferenceGame) -> None:
     """Compares a finished game of one round with the model's report of it."""
     seats, sides = range(game.rules.players), game.rules.num_sides
     report = reference.reports[-1]
-    piles = [frozenset(names(int(game.record["piles"][seat]))) for seat in seats]
+    piles = [names(int(game.record["piles"][seat])) for seat in seats]
     escobas = [
         sum(int(game.record["escobas"][seat]) for seat in seats if seat % sides == side)
         for side in range(sides)
