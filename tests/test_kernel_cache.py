@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from escoba_env import Game
+from escoba_env.engine import play
+
 PACKAGE = Path(__file__).resolve().parents[1] / "escoba_env"
 
 SCRIPT = """
@@ -65,3 +68,12 @@ def test_where_the_package_cannot_be_written_kernels_are_kept_in_the_user_s_cach
     assert not kept
     assert any(cache.rglob("*.nbi"))
     assert run(tmp_path, XDG_CACHE_HOME=str(cache)) == (scores, True)
+
+
+def test_a_kernel_without_a_way_in_from_python_says_so() -> None:
+    """Numba itself would crash the process."""
+    game = Game(seed=1)
+    before = game.get_state()
+    with pytest.raises(TypeError, match=r"kernel apply .*entries"):
+        play.apply(game.spec[0], game.record, game.legal_actions()[0])
+    assert game.get_state() == before

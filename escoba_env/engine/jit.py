@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from numba import config, njit, types
+from numba.core.registry import CPUDispatcher
 
 _ENGINE = Path(__file__).parent
 
@@ -29,9 +30,23 @@ def source_stamp() -> str:
 _STAMP = source_stamp()
 
 
+class _InnerKernel(CPUDispatcher):
+    """A compiled function without a way in from Python."""
+
+    def __call__(self, *_args: Any, **_kwargs: Any) -> Any:
+        # Without this the process would crash.
+        raise TypeError(
+            f"kernel {self.py_func.__name__} can be called by kernels only; allowed: the entries, "
+            f"which are in escoba_env.engine.batch above all"
+        )
+
+
 def kernel(function: Callable[..., Any]) -> Any:
     """Compiles a function that other kernels call, on first use, and keeps the result."""
-    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    dispatcher = _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    if not config.DISABLE_JIT:  # type: ignore[attr-defined]
+        dispatcher.__class__ = _InnerKernel
+    return dispatcher
 
 
 def entry(function: Callable[..., Any]) -> Any:

@@ -40,7 +40,7 @@ def escobas_of(spec, s, side):
     return number
 
 
-@kernel
+@entry
 def setenta_of(spec, pile):
     """Setenta total of a pile; 0 if it misses a suit of the pack and cannot compete."""
     result = 0
@@ -69,7 +69,7 @@ def count_of(spec, pile, category):
     return setenta_of(spec, pile)
 
 
-@kernel
+@entry
 def majority_points(spec, s, side, category):
     """Points of a side in a majority category, in twelfths.
 
@@ -105,7 +105,7 @@ def majority_points(spec, s, side, category):
     return 0
 
 
-@kernel
+@entry
 def seven_of_oros_points(spec, s, side):
     """Points of a side for the seven of oros, in twelfths."""
     if (pile_of(spec, s, side) >> SEVEN_OF_OROS) & 1:
@@ -113,7 +113,7 @@ def seven_of_oros_points(spec, s, side):
     return 0
 
 
-@kernel
+@entry
 def escoba_points(spec, s, side):
     """Points of a side for its escobas, in twelfths."""
     return TWELFTHS * spec["escoba"] * escobas_of(spec, s, side)
