@@ -591,9 +591,13 @@ def test_random_play_is_a_legal_action_of_each_game_and_then_the_next_game(
                 earned, _ = trial.step([action], [slot])
                 trial.restart()
                 after.append((trial.states[slot].tobytes(), earned[0].tolist()))
-            found = [earned for state, earned in after if state == batch.states[slot].tobytes()]
-            assert found
-            np.testing.assert_allclose(margins[slot], found[0], rtol=1e-6)
+            # Where a game has ended the next one is the same whatever its last action was.
+            state = batch.states[slot].tobytes()
+            assert any(
+                np.allclose(margins[slot], earned, rtol=1e-6)
+                for found, earned in after
+                if found == state
+            )
         assert (
             finished.tolist()
             == ((batch.states["game_index"] - before.states["game_index"]) // 2).tolist()
