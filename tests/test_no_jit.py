@@ -77,7 +77,7 @@ def play(fields: dict[str, Any], episode: str, reward: str, skip_forced: bool) -
     batch = Batch(games, fields, episode=episode, reward=reward, skip_forced=skip_forced)
     batch.reset(seed, game_indices=[0, 1, 2**40, 2**63 - 1])
     encodings = [Encoding(name, batch.rules, episode) for name in VERSIONS]
-    policies = [load_policy(name) for name in ("random", "greedy")]
+    policies = [load_policy(name) for name in ("random", "greedy", "counting")]
     digest = hashlib.sha256()
     steps = 0
     while not batch.over.all():
@@ -88,7 +88,7 @@ def play(fields: dict[str, Any], episode: str, reward: str, skip_forced: bool) -
             for array in views.observe(encodings[steps % len(encodings)]):
                 digest.update(array.tobytes())
         playing = np.flatnonzero(~batch.over)
-        actions = policies[steps // 2 % 2].act(batch.views(playing))
+        actions = policies[steps // 2 % 3].act(batch.views(playing))
         rewards, over = batch.step(actions, playing)
         digest.update(actions.tobytes() + rewards.tobytes() + over.tobytes())
         digest.update(batch.states.tobytes())

@@ -22,6 +22,7 @@ from escoba_env.engine.record import NOBODY
 from escoba_env.evaluation import evaluate
 from escoba_env.policies import (
     BUILTIN,
+    CountingPolicy,
     GreedyPolicy,
     Policy,
     RandomPolicy,
@@ -45,6 +46,7 @@ TABLES: dict[str, dict[str, Any]] = {
 POLICIES: dict[str, Callable[[dict[str, Any]], Policy]] = {
     "random": lambda fields: RandomPolicy(),
     "greedy": lambda fields: GreedyPolicy(),
+    "counting": lambda fields: CountingPolicy(),
     "learned": lambda fields: make_policy(2, fields),
     "learned, sampling": lambda fields: sampling(make_policy(2, fields)),
 }
@@ -497,7 +499,7 @@ def test_impossible_options_are_refused_by_name(tmp_path: Path, options: str, me
         load_policy(f"{tmp_path}/one:{options}")
 
 
-@pytest.mark.parametrize("name", ["random", "greedy"])
+@pytest.mark.parametrize("name", ["random", "greedy", "counting"])
 def test_builtin_policies_take_no_options(name: str) -> None:
     with pytest.raises(ValueError, match=rf"policy '{name}' takes no options; got \['seed'\]"):
         load_policy(f"{name}:seed=1")
@@ -524,7 +526,7 @@ def test_options_follow_the_last_colon(text: str, expected: tuple[str, dict[str,
 def test_builtin_policies_need_no_torch() -> None:
     code = (
         "import sys; from escoba_env import Batch; from escoba_env.policies import load_policy\n"
-        "for name in ('random', 'greedy'): load_policy(name).act(Batch(1).views())\n"
+        "for name in ('random', 'greedy', 'counting'): load_policy(name).act(Batch(1).views())\n"
         "assert 'torch' not in sys.modules"
     )
     root = Path(__file__).parents[1]

@@ -26,7 +26,7 @@ from escoba_env.engine import batch as kernels
 from escoba_env.engine.record import HIDDEN, STATE
 from escoba_env.position import format_position, parse_position
 
-POLICIES = ("random", "greedy")
+POLICIES = ("random", "greedy", "counting")
 
 
 def hidden_from(game: Game, seat: int) -> list[int]:

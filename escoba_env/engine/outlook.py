@@ -76,6 +76,7 @@ WORK = np.dtype(
         ("reply_by_value", np.float64, (11,)),  # by value: worth of the best reply with such a card
         ("reply", np.float64, (22,)),  # worth of each kind of reply, best first
         ("count", np.int64, (22,)),  # number of unseen cards that make it
+        ("no_reply", np.float64),  # probability that the hand has none of them
         ("played_in", np.int64, (SCRATCH,)),  # by turn: card set of the card played in it
         ("taken_in", np.int64, (SCRATCH,)),  # by turn: cards captured in it
     ],
@@ -346,8 +347,9 @@ def expected_reply(spec, unseen, held, work):
     """Expected worth of the best single reply to the table in ``work`` by a hand out of ``unseen``.
 
     The hand is ``held`` cards, all equally likely; the reply is the capture of highest worth among
-    them, or 0.
+    them, or 0. ``work["no_reply"]`` becomes the probability that there is none.
     """
+    work["no_reply"] = 1.0
     if held == 0 or work["size"] + work["jokers"] == 0:
         return 0.0
     # By value, what is needed is up to 10, whatever the target.
@@ -399,6 +401,7 @@ def expected_reply(spec, unseen, held, work):
         left -= counts[i]
         if none_better == 0.0:
             break
+    work["no_reply"] = none_better
     return expected
 
 

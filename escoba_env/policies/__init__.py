@@ -8,18 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from escoba_env.policies.base import Policy
-from escoba_env.policies.builtin import GreedyPolicy, RandomPolicy
+from escoba_env.policies.builtin import CountingPolicy, GreedyPolicy, RandomPolicy
 
-BUILTIN: Mapping[str, Callable[[], Policy]] = {"random": RandomPolicy, "greedy": GreedyPolicy}
+BUILTIN: Mapping[str, Callable[[], Policy]] = {
+    "random": RandomPolicy,
+    "greedy": GreedyPolicy,
+    "counting": CountingPolicy,
+}
 
 
 def load_policy(policy: str | Path | Policy) -> Policy:
     """Loads a policy.
 
     Args:
-        policy: A built-in name (``random``, ``greedy``), the name of a shipped checkpoint, or a
-            checkpoint's folder; each with options after a colon where it takes any, such as
-            ``runs/one/checkpoint:sample=true``. A ``Policy`` is returned as it is.
+        policy: A built-in name (``random``, ``greedy``, ``counting``), the name of a shipped
+            checkpoint, or a checkpoint's folder; each with options after a colon where it takes
+            any, such as ``runs/one/checkpoint:sample=true``. A ``Policy`` is returned as it is.
 
     Raises:
         ValueError: If there is no such policy, or it takes no such option.
@@ -89,4 +93,12 @@ def _value(text: str) -> Any:
         return text
 
 
-__all__ = ["BUILTIN", "GreedyPolicy", "Policy", "RandomPolicy", "load_policy", "split_options"]
+__all__ = [
+    "BUILTIN",
+    "CountingPolicy",
+    "GreedyPolicy",
+    "Policy",
+    "RandomPolicy",
+    "load_policy",
+    "split_options",
+]

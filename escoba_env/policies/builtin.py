@@ -1,4 +1,4 @@
-"""``random`` and ``greedy``: the two reference policies that need no training."""
+"""``random``, ``greedy`` and ``counting``: policies that need neither training nor search."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from escoba_env.batch import Views
 from escoba_env.engine import batch as kernels
+from escoba_env.engine.counting import counting_actions
 
 
 class RandomPolicy:
@@ -34,4 +35,21 @@ class GreedyPolicy:
         """Chooses an action for each view; see ``Policy.act``."""
         actions = np.empty(len(views), np.int64)
         kernels.greedy_actions(views.spec, views.records, actions)
+        return actions
+
+
+class CountingPolicy:
+    """Counts cards: what a move takes, less the expected best reply of the next opponent.
+
+    The reply is expected over the hands that the opponent may hold, all equally likely: the cards
+    not yet seen. To it comes a share of what the own side can take next if the table stays as it
+    is. Whole moves are compared (``engine.counting``), in points by ``record.card_worth``.
+    """
+
+    name = "counting"
+
+    def act(self, views: Views) -> NDArray[np.int64]:
+        """Chooses an action for each view; see ``Policy.act``."""
+        actions = np.empty(len(views), np.int64)
+        counting_actions(views.spec, views.records, actions)
         return actions
