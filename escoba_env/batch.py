@@ -409,6 +409,16 @@ class Batch:
         spread(view, len(slots), self.threads)
         return Views(self.rules, self.episode, self.spec, records, keys)
 
+    def whole_games(self, games: ArrayLike | None = None) -> Views:
+        """Returns some games with every card known, in the form of views with their keys.
+
+        For policies that cheat (``cheat:search``) and for nobody else; ``viewer`` is ``NOBODY``.
+        """
+        slots = self._all if games is None else self._slots(games)
+        views = self.views(slots)
+        views.records = pick_records(self.states, slots)
+        return views
+
     # -- playing ----------------------------------------------------------------------------
 
     def step(

@@ -8,21 +8,25 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 MIN_ROWS = 128
-"""Rows that a thread is given at the least: for fewer the hand-off takes longer than the work."""
+"""Rows that a thread is given at the least, where a row is a step of a game: for fewer the hand-off
+takes longer than the work."""
 
 
-def spread(call: Callable[[int, int], object], rows: int, threads: int) -> None:
+def spread(
+    call: Callable[[int, int], object], rows: int, threads: int, min_rows: int = MIN_ROWS
+) -> None:
     """Calls ``call(start, end)`` for parts that make up ``range(rows)``, side by side.
 
     Args:
         call: Works on rows that no other part touches.
         rows: Number of rows.
         threads: The most parts to make, at least 1; the caller's own thread takes the first.
+        min_rows: Rows that a part has at the least.
 
     Raises:
         Exception: What a part raises, once all are done.
     """
-    parts = max(1, min(threads, rows // MIN_ROWS))
+    parts = max(1, min(threads, rows // min_rows))
     if parts == 1:
         call(0, rows)
         return

@@ -49,8 +49,11 @@ def make_desk():
 
 
 @kernel
-def list_turns(spec, s, desk):
-    """Lists the moves that the seat to move can still make, one of each kind, in ``desk``.
+def list_turns(spec, s, desk, alike):
+    """Lists the moves that the seat to move can still make in ``desk``.
+
+    Args:
+        alike: Whether of moves that do the same, but for the setenta, one will do.
 
     Returns:
         The number of moves; 0 if there is no room for one that goes on from the picks so far.
@@ -60,7 +63,7 @@ def list_turns(spec, s, desk):
     node = nodes[0]
     seat = int(s["turn"])
     # Of cards that do the same the seat may have picked another one than the lowest.
-    plan["alike"] = 1 if s["picked"] == 0 else 0
+    plan["alike"] = 1 if alike and s["picked"] == 0 else 0
     node["turn"] = seat
     node["hands"][seat] = s["hands"][seat] if s["played"] == NOBODY else single(s["played"])
     node["table"] = s["table"]
@@ -146,13 +149,8 @@ def value_of_move(spec, s, card, taken, place, unseen, held, work):
 
 
 @kernel
-def value_turns(spec, s, desk):
-    """Lists the moves of the seat to move, and their values, in ``desk``.
-
-    Returns:
-        The number of moves, as for ``list_turns``.
-    """
-    number = list_turns(spec, s, desk)
+def value_turns(spec, s, desk, number):
+    """Writes the values of the ``number`` moves that are listed in ``desk`` beside them."""
     work = desk[2][0]
     moves = desk[3]
     unseen, held = next_hand(spec, s, np.int64(0))
@@ -161,7 +159,6 @@ def value_turns(spec, s, desk):
     for row in range(number):
         card, taken, place = moves[row, CARD], moves[row, TAKEN], moves[row, PLACE]
         desk[4][row] = value_of_move(spec, s, card, taken, place, unseen, held, work)
-    return number
 
 
 @kernel
@@ -171,11 +168,15 @@ def counted_move(spec, s, desk):
     Returns:
         The row, or -1 if no move was listed.
     """
-    number = value_turns(spec, s, desk)
-    best = -1
-    for row in range(number):
+    # The worth of a card knows no suits but oros.
+    number = list_turns(spec, s, desk, True)
+    if number <= 1:
+        return number - 1
+    value_turns(spec, s, desk, number)
+    best = 0
+    for row in range(1, number):
         # Sums of the same cards in another order differ by rounding: they are a tie.
-        if best < 0 or desk[4][row] > desk[4][best] + 1e-9:
+        if desk[4][row] > desk[4][best] + 1e-9:
             best = row
     return best
 
@@ -217,7 +218,8 @@ def counting_values(spec, records, values):
     desk = make_desk()
     for i in range(len(records)):
         values[i, :] = -np.inf
-        number = value_turns(spec[0], records[i], desk)
+        number = list_turns(spec[0], records[i], desk, True)
+        value_turns(spec[0], records[i], desk, number)
         moves = desk[3]
         for row in range(number):
             card, taken, place = moves[row, CARD], moves[row, TAKEN], moves[row, PLACE]

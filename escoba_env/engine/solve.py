@@ -827,6 +827,34 @@ def rows_for(spec, turns, slots):
     return rows
 
 
+@kernel
+def solve_margin(spec, s, plan, nodes, scratch, slots, moves, max_nodes):
+    """Finds the margin of one record at the start of a turn, for the side to move.
+
+    Args:
+        s: As for ``solve_moves``, like all that is not named here.
+        moves: Work space, int64 (rows, 4).
+        max_nodes: The search is given up when it has searched more positions.
+
+    Returns:
+        ``SOLVED``, ``NO_ROOM`` if there are too few rows, or ``TOO_MANY_NODES``; and the margin.
+    """
+    plan["use_table"] = 1
+    plan["use_bounds"] = 1
+    plan["max_nodes"] = max_nodes
+    plan["nodes"] = 0
+    plan["status"] = SOLVED
+    turns = set_out(spec, s, scratch, plan, nodes)
+    side = int(s["turn"]) & 1
+    ahead = escobas_of(spec, s, side) - escobas_of(spec, s, 1 - side)
+    rows = rows_for(spec, turns, slots)
+    for i in range(rows):
+        slots[i]["hands"] = 0
+    guess, start = np.int64(0), np.int64(0)
+    value = value_of(spec, plan, nodes, turns, guess, slots[:rows], moves, start)
+    return plan["status"], value + int(ahead) * int(spec["escoba"])
+
+
 @entry
 def list_root(spec, s, plan, node, moves):
     """Lists the moves by which the seat to move can go on, those that do the same too.

@@ -42,10 +42,17 @@ def load_opponents(opponents: Opponent | Sequence[Opponent], players: int) -> tu
     for policy in opponents:
         if isinstance(policy, str | Path) and str(policy) not in loaded:
             loaded[str(policy)] = load_policy(policy)
-    return tuple(
+    policies = tuple(
         loaded[str(policy)] if isinstance(policy, str | Path) else load_policy(policy)
         for policy in opponents
     )
+    for policy in policies:
+        if getattr(policy, "cheats", False):
+            raise ValueError(
+                f"opponent {policy.name!r} sees hidden cards; allowed: policies that play by what "
+                f"they know (those that cheat are for evaluate)"
+            )
+    return policies
 
 
 def fixed_seat(seat: int | str, players: int) -> int | None:

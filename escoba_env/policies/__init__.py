@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,21 +10,26 @@ from typing import Any
 
 from escoba_env.policies.base import Policy
 from escoba_env.policies.builtin import CountingPolicy, GreedyPolicy, RandomPolicy
+from escoba_env.policies.search import CheatingSearchPolicy, SearchPolicy
 
-BUILTIN: Mapping[str, Callable[[], Policy]] = {
+BUILTIN: Mapping[str, Callable[..., Policy]] = {
     "random": RandomPolicy,
     "greedy": GreedyPolicy,
     "counting": CountingPolicy,
+    "search": SearchPolicy,
+    "cheat:search": CheatingSearchPolicy,
 }
+"""Makers of the policies that need no checkpoint, by name. Their options are keyword arguments."""
 
 
 def load_policy(policy: str | Path | Policy) -> Policy:
     """Loads a policy.
 
     Args:
-        policy: A built-in name (``random``, ``greedy``, ``counting``), the name of a shipped
-            checkpoint, or a checkpoint's folder; each with options after a colon where it takes
-            any, such as ``runs/one/checkpoint:sample=true``. A ``Policy`` is returned as it is.
+        policy: A built-in name (a key of ``BUILTIN``), the name of a shipped checkpoint, or a
+            checkpoint's folder; each with options after a colon where it takes any, such as
+            ``search:worlds=64`` or ``runs/one/checkpoint:sample=true``. A ``Policy`` is returned as
+            it is.
 
     Raises:
         ValueError: If there is no such policy, or it takes no such option.
@@ -38,9 +44,16 @@ def load_policy(policy: str | Path | Policy) -> Policy:
         )
     name, options = split_options(str(policy))
     if name in BUILTIN:
-        if options:
+        allowed = list(inspect.signature(BUILTIN[name]).parameters)
+        if options and not allowed:
             raise ValueError(f"policy {name!r} takes no options; got {sorted(options)}")
-        return BUILTIN[name]()
+        unknown = set(options) - set(allowed)
+        if unknown:
+            raise ValueError(
+                f"policy option {min(unknown)!r} is unknown; allowed for {name!r}: "
+                f"{', '.join(allowed)}"
+            )
+        return BUILTIN[name](**options)
     from escoba_env.policies.checkpoint import find_checkpoint, shipped_checkpoints
 
     folder = find_checkpoint(name)
@@ -95,10 +108,12 @@ def _value(text: str) -> Any:
 
 __all__ = [
     "BUILTIN",
+    "CheatingSearchPolicy",
     "CountingPolicy",
     "GreedyPolicy",
     "Policy",
     "RandomPolicy",
+    "SearchPolicy",
     "load_policy",
     "split_options",
 ]

@@ -17,6 +17,9 @@ class Policy(Protocol):
     A policy is a function of the views alone: it keeps no memory of earlier calls, and takes any
     randomness from ``views.keys``, so that a game's course does not depend on what else is played.
 
+    A policy with an attribute ``cheats`` that is true is given whole games in the place of views,
+    by ``evaluate`` and ``play_out`` alone: a ceiling to measure by.
+
     Attributes:
         name: Name for tables, such as ``"greedy"``.
     """

@@ -1,0 +1,470 @@
+"""The kernels of ``search``: hidden cards dealt at random, and every move played out in each deal.
+
+Determinised search, or perfect-information Monte Carlo: Ginsberg, *GIB: Imperfect information in a
+computationally challenging game* (2001). All moves are compared in the same deals, called *worlds*
+here. Every seat of a play-out moves by what it would know itself; from some turns before the end of
+the round the exact solver takes the place of the play-out, and far from it an estimate.
+
+Of a view nothing is read but what a view holds. A whole game (``viewer`` is ``NOBODY``) is its own
+only world: that is what the ``cheat`` policies search.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from escoba_env.cards import NUM_ACTIONS, NUM_IDS, SEVEN_OF_OROS
+from escoba_env.engine.bits import OROS, SEVENS, SUIT_MASKS, lowest, popcount, single
+from escoba_env.engine.counting import (
+    MOST_MOVES,
+    counted_move,
+    list_turns,
+    make_desk,
+    play_move,
+    value_turns,
+)
+from escoba_env.engine.jit import entry, kernel
+from escoba_env.engine.outlook import expected_reply, greedy_action, list_items, pickable
+from escoba_env.engine.play import apply, turns_of_this_deal, unseen_by
+from escoba_env.engine.record import NOBODY, PLAYING, SETENTA_SCALE, STATE
+from escoba_env.engine.rng import hashed, shuffle
+from escoba_env.engine.score import MARGIN, escobas_of, napola_length, pile_of, share_of
+from escoba_env.engine.solve import (
+    CARD,
+    MAX_TURNS,
+    NODE,
+    PLACE,
+    PLAN,
+    SLOT,
+    SOLVED,
+    TAKEN,
+    actions_of,
+    fill_in,
+    solve_margin,
+    solve_moves,
+)
+
+ROLLOUTS = ("counting", "greedy", "random")
+"""Policies that the kernels play out by."""
+COUNTING, GREEDY, RANDOM = range(3)
+
+CLUMP_OF_CARDS, CLUMP_OF_OROS = 3.0, 1.2
+"""About how many cards, and oros, one capture takes."""
+
+SLOTS = 1 << 16
+LEAF_MOVES = 1024
+LEAF_NODES = 100_000
+"""Positions that the solver may search in the place of a play-out, before it is one after all."""
+ROOT_NODES = 2_000_000
+"""The same where a view can be solved exactly, before it is searched like any other."""
+
+
+# -- worlds ---------------------------------------------------------------------------------
+
+
+@kernel
+def turns_left(spec, s):
+    """Turns that are left of the round, the one that is being played among them."""
+    each = int(spec["players"]) * int(spec["hand_size"])
+    deals = (int(s["stock_size"]) - int(s["stock_next"])) // each
+    return int(turns_of_this_deal(spec, s)) + deals * each
+
+
+@kernel
+def deal_world(spec, s, order, key, world):
+    """Deals the cards that a view hides at random: other hands, and the order of the stock.
+
+    All deals that agree with what its seat sees are equally likely: nothing is concluded from how
+    others have played.
+
+    Args:
+        s: A copy of a view, which becomes a whole game. A whole game stays as it is.
+        order: Work array, int8 (NUM_IDS,).
+        key: The decision's key, which the deal follows from, together with
+        world: The number of the deal.
+    """
+    viewer = s["viewer"]
+    if viewer == NOBODY:
+        return
+    unseen = unseen_by(spec, s, viewer)
+    number = 0
+    while unseen:
+        order[number] = lowest(unseen)
+        unseen &= unseen - 1
+        number += 1
+    first = np.int64(0)
+    shuffle(order, number, key, world, first, first)
+    at = 0
+    if spec["open_hands"] == 0:
+        for seat in range(spec["players"]):
+            if seat != viewer:
+                hand = 0
+                for _ in range(s["hand_counts"][seat]):
+                    hand |= single(order[at])
+                    at += 1
+                s["hands"][seat] = hand
+    for i in range(s["stock_next"], s["stock_size"]):
+        s["stock"][i] = order[at]
+        at += 1
+    s["viewer"] = NOBODY
+
+
+@entry
+def deal_worlds(spec, records, keys, first, worlds, out):
+    """Writes the worlds ``first`` and on of each view: record ``i * worlds + w`` of ``out``."""
+    order = np.empty(NUM_IDS, np.int8)
+    for i in range(len(records)):
+        for w in range(worlds):
+            out[i * worlds + w] = records[i]
+            deal_world(spec[0], out[i * worlds + w], order, keys[i], first + w)
+
+
+# -- play-outs ------------------------------------------------------------------------------
+
+
+@kernel
+def make_kit():
+    """Makes the work space of these kernels, for one thread at a time."""
+    return (
+        make_desk(),
+        np.empty(1, PLAN),
+        np.empty(MAX_TURNS + 1, NODE),
+        np.empty(1, STATE),
+        np.empty(SLOTS, SLOT),
+        np.empty((LEAF_MOVES, 4), np.int64),
+        np.empty(NUM_IDS, np.int8),
+    )
+
+
+@kernel
+def chance_of(points, own, other, left, spread):
+    """Expected margin of a majority category between two sides, roughly.
+
+    As if each card that is left went to either side by the toss of a coin, in clumps: the lead at
+    the end is about normal, and ``x / sqrt(1 + x * x)`` close to its distribution function.
+
+    Args:
+        points: What the category scores.
+        own: Cards that count, of the side that asks.
+        other: Those of the other side.
+        left: Those of nobody yet.
+        spread: Mean size of a clump: how many of them go in one capture.
+    """
+    lead = own - other
+    if abs(lead) > left:
+        return float(points if lead > 0 else -points)
+    if left == 0:
+        return 0.0
+    x = 0.8 * lead / np.sqrt(left * spread)
+    return points * x / np.sqrt(1.0 + x * x)
+
+
+@kernel
+def suits_total(spec, pile):
+    """Setenta total of a pile with 0 for a suit that it lacks: how far it has come."""
+    whole = 0
+    for suit in range(4):
+        best = 0
+        cards = pile & spec["pack"] & SUIT_MASKS[suit]
+        while cards:
+            best = max(best, SETENTA_SCALE[lowest(cards) % 10])
+            cards &= cards - 1
+        whole += best
+    return whole
+
+
+@kernel
+def estimated_margin(spec, s, seat, work):
+    """Estimates the round's margin of a seat's side in the middle of it, at the start of a turn.
+
+    What is scored is scored; majorities by ``chance_of``; and the side to move has its expected
+    best capture from the table. With more than two sides the mean over the others.
+    """
+    sides = int(spec["sides"])
+    side = seat % sides
+    own = pile_of(spec, s, side)
+    captured = 0
+    for other in range(sides):
+        captured |= pile_of(spec, s, other)
+    left = spec["pack"] & ~(captured | s["set_aside"])
+    sevens = max(spec["most_sevens"], spec["all_sevens"] / 2)
+    oros = max(spec["most_oros"], spec["all_oros"] / 2)
+    value = 0.0
+    for other in range(sides):
+        if other == side:
+            continue
+        pile = pile_of(spec, s, other)
+        value += chance_of(
+            spec["most_cards"], popcount(own), popcount(pile), popcount(left), CLUMP_OF_CARDS
+        )
+        value += chance_of(
+            oros, popcount(own & OROS), popcount(pile & OROS), popcount(left & OROS), CLUMP_OF_OROS
+        )
+        value += chance_of(
+            sevens, popcount(own & SEVENS), popcount(pile & SEVENS), popcount(left & SEVENS), 1.0
+        )
+        if spec["setenta"]:
+            # A card more is worth some points of the total.
+            lead = suits_total(spec, own) - suits_total(spec, pile)
+            value += chance_of(spec["setenta"], lead / 5, 0, popcount(left), 1.0)
+        if spec["napola"]:
+            value += napola_length(own) - napola_length(pile)
+        value += spec["seven_of_oros"] * ((own >> SEVEN_OF_OROS & 1) - (pile >> SEVEN_OF_OROS & 1))
+        value += spec["escoba"] * (escobas_of(spec, s, side) - escobas_of(spec, s, other))
+    value /= sides - 1
+    work["sweeps_score"] = 1
+    list_items(spec, s, pickable(spec, s), work)
+    reply = expected_reply(spec, left & ~s["table"], int(spec["hand_size"]), work)
+    return value + (reply if s["turn"] % sides == side else -reply / (sides - 1))
+
+
+@kernel
+def last_stock(spec, s, deals):
+    """How far the stock may be dealt in play-outs from a decision: ``stop`` of ``play_on``.
+
+    Where it would be one deal from the end of the round, there is no limit.
+    """
+    each = int(spec["players"]) * int(spec["hand_size"])
+    stop = int(s["stock_next"]) + deals * each
+    return stop if int(s["stock_size"]) - stop >= 2 * each else NUM_IDS
+
+
+@kernel
+def margin_so_far(spec, s, seat, stop, solver_turns, kit):
+    """The margin of a seat's side if a play-out may end here, and whether it does.
+
+    It ends with the round; where cards have been dealt beyond position ``stop`` of the stock; and
+    where the solver has an answer, for two sides with ``solver_turns`` turns left or fewer.
+    """
+    if s["phase"] != PLAYING:
+        return share_of(spec, s["round_points"], MARGIN, seat), True
+    if s["played"] != NOBODY:
+        return 0.0, False
+    if s["stock_next"] > stop:
+        return estimated_margin(spec, s, seat, kit[0][2][0]), True
+    if spec["sides"] == 2 and turns_left(spec, s) <= solver_turns:
+        _, plans, nodes, scratch, slots, moves, _ = kit
+        limit = np.int64(LEAF_NODES)
+        status, value = solve_margin(spec, s, plans[0], nodes, scratch, slots, moves, limit)
+        if status == SOLVED:
+            return float(value if (s["turn"] - seat) % 2 == 0 else -value), True
+    return 0.0, False
+
+
+@kernel
+def play_on(spec, s, seat, rollout, stop, solver_turns, word, kit):
+    """Plays a whole game on, and returns the round's margin of a seat's side.
+
+    Args:
+        seat: Whose margin is asked for.
+        rollout: ``COUNTING``, ``GREEDY`` or ``RANDOM``: how every seat plays.
+        stop: See ``margin_so_far``.
+        solver_turns: See there.
+        word: Where random play is drawn from.
+    """
+    desk = kit[0]
+    moves = desk[3]
+    while True:
+        value, is_over = margin_so_far(spec, s, seat, stop, solver_turns, kit)
+        if is_over:
+            return value
+        row = counted_move(spec, s, desk) if rollout == COUNTING else -1
+        if row >= 0:
+            play_move(spec, s, moves[row, CARD], moves[row, TAKEN], moves[row, PLACE])
+        elif rollout == RANDOM:
+            legal = s["legal"]
+            word += 1
+            for _ in range((hashed(word) * popcount(legal)) >> 32):
+                legal &= legal - 1
+            apply(spec, s, lowest(legal))
+        else:
+            apply(spec, s, greedy_action(spec, s, desk[2][0]))
+
+
+# -- search ---------------------------------------------------------------------------------
+
+
+@kernel
+def list_root_moves(spec, s, desk):
+    """Lists the moves that are compared in ``desk``; returns their number."""
+    # The setenta asks for suits.
+    return list_turns(spec, s, desk, spec["setenta"] == 0)
+
+
+@kernel
+def settled_action(spec, s, solver_turns, kit, copies, values):
+    """The action of a decision that takes no search, or -1.
+
+    That is a forced one, and one that the solver settles: of a view that hides nothing, or of a
+    whole game with so few turns left.
+    """
+    if popcount(s["legal"]) == 1:
+        return lowest(s["legal"])
+    if spec["sides"] != 2 or (s["viewer"] == NOBODY and turns_left(spec, s) > solver_turns):
+        return -1
+    copies[0] = s
+    if not fill_in(spec, copies[0]):
+        return -1
+    _, plans, nodes, scratch, slots, _, _ = kit
+    limit, row = np.int64(ROOT_NODES), np.int64(0)
+    status, _, _, _ = solve_moves(
+        spec, copies[0], plans[0], nodes, scratch, slots, True, True, limit, values, row
+    )
+    if status != SOLVED:
+        return -1
+    best = lowest(s["legal"])
+    for action in range(NUM_ACTIONS):
+        if values[0, action] > values[0, best]:
+            best = action
+    return best
+
+
+@entry
+def begin_search(spec, records, solver_turns, prior, numbers, sums, actions):
+    """Settles the decisions that take no search, and begins the others.
+
+    Args:
+        records: Views of the seat to move, or whole games.
+        solver_turns: See ``settled_action``.
+        prior: As many worlds the value that ``counting`` gives a move counts for.
+        numbers: int64 (n,): the number of moves to compare, 0 where the decision is settled.
+        sums: float64 (n, MOST_MOVES): what each move begins with.
+        actions: int64 (n,): the action, where it is settled.
+    """
+    kit = make_kit()
+    desk = kit[0]
+    copies = np.empty(1, STATE)
+    values = np.empty((1, NUM_ACTIONS), np.int64)
+    for i in range(len(records)):
+        s = records[i]
+        numbers[i] = 0
+        actions[i] = settled_action(spec[0], s, solver_turns, kit, copies, values)
+        if actions[i] >= 0:
+            continue
+        numbers[i] = list_root_moves(spec[0], s, desk)
+        value_turns(spec[0], s, desk, numbers[i])
+        for row in range(numbers[i]):
+            sums[i, row] = prior * desk[4][row]
+        if numbers[i] == 0:
+            actions[i] = greedy_action(spec[0], s, desk[2][0])
+
+
+@kernel
+def start_world(spec, s, key, world, desk, order, moves, copies):
+    """Deals a world of a decision into ``copies[0]``, and its moves into ``moves``.
+
+    Returns:
+        The number of moves.
+    """
+    number = list_root_moves(spec, s, desk)
+    for row in range(number):
+        for column in range(4):
+            moves[row, column] = desk[3][row, column]
+    copies[0] = s
+    deal_world(spec, copies[0], order, key, world)
+    return number
+
+
+@entry
+def search_worlds(spec, records, keys, first, worlds, rollout, deals, solver_turns, numbers, sums):
+    """Plays every move out in some worlds and adds the margins up.
+
+    Args:
+        records: As for ``begin_search``, like all that is not named here.
+        keys: int64 (n,): the keys of the decisions.
+        first: The first world's number.
+        worlds: Number of worlds.
+        rollout: As for ``play_on``.
+        deals: Deals that a play-out goes on for, after the present one.
+    """
+    kit = make_kit()
+    copies = np.empty(2, STATE)
+    moves = np.empty((MOST_MOVES, 4), np.int64)
+    for i in range(len(records)):
+        if numbers[i] == 0:
+            continue
+        s = records[i]
+        seat = int(s["turn"])
+        stop = last_stock(spec[0], s, deals)
+        for w in range(first, first + worlds):
+            number = start_world(spec[0], s, keys[i], w, kit[0], kit[6], moves, copies)
+            word = keys[i] + (w << 20)
+            for row in range(number):
+                copies[1] = copies[0]
+                play_move(
+                    spec[0], copies[1], moves[row, CARD], moves[row, TAKEN], moves[row, PLACE]
+                )
+                sums[i, row] += play_on(
+                    spec[0], copies[1], seat, rollout, stop, solver_turns, word, kit
+                )
+
+
+@entry
+def end_search(spec, records, numbers, sums, actions):
+    """Writes the lowest action that leads to the move of the highest sum."""
+    desk = make_desk()
+    moves = desk[3]
+    for i in range(len(records)):
+        if numbers[i] == 0:
+            continue
+        s = records[i]
+        best = 0
+        for row in range(list_root_moves(spec[0], s, desk)):
+            # Sums of the same margins in another order differ by rounding: they are a tie.
+            if sums[i, row] > sums[i, best] + 1e-9:
+                best = row
+        actions[i] = lowest(
+            actions_of(s, moves[best, CARD], moves[best, TAKEN], moves[best, PLACE])
+        )
+
+
+# -- play-outs by a policy outside the kernels ----------------------------------------------
+
+
+@entry
+def start_worlds(spec, records, keys, first, worlds, deals, numbers, states, seats, stops):
+    """Writes the games that a policy plays out: one for each decision, world and move, in order.
+
+    Args:
+        states: ``STATE`` (sum of numbers * worlds,): the games, the move played.
+        seats: int64: whose margin is asked for, in each.
+        stops: int64: see ``margin_so_far``.
+    """
+    desk = make_desk()
+    order = np.empty(NUM_IDS, np.int8)
+    copies = np.empty(1, STATE)
+    moves = np.empty((MOST_MOVES, 4), np.int64)
+    at = 0
+    for i in range(len(records)):
+        if numbers[i] == 0:
+            continue
+        for w in range(first, first + worlds):
+            number = start_world(spec[0], records[i], keys[i], w, desk, order, moves, copies)
+            for row in range(number):
+                states[at] = copies[0]
+                # A stream of its own, the same for all moves of a world.
+                states[at]["seed"] = keys[i]
+                states[at]["game_index"] = w
+                play_move(
+                    spec[0], states[at], moves[row, CARD], moves[row, TAKEN], moves[row, PLACE]
+                )
+                seats[at] = records[i]["turn"]
+                stops[at] = last_stock(spec[0], records[i], deals)
+                at += 1
+
+
+@entry
+def end_worlds(spec, states, games, seats, stops, solver_turns, margins, over):
+    """Looks which of the games ``games`` may end, and writes their margins."""
+    kit = make_kit()
+    for game in games:
+        margins[game], over[game] = margin_so_far(
+            spec[0], states[game], seats[game], stops[game], solver_turns, kit
+        )
+
+
+@entry
+def play_picks(spec, states, games, actions):
+    """Applies one legal action in each of some games."""
+    for i in range(len(games)):
+        apply(spec[0], states[games[i]], actions[i])
