@@ -82,15 +82,28 @@ def explain_illegal(record: Any, action: Any) -> str:
         return f"action {action!r} is not an action; allowed: 0 to {NUM_ACTIONS - 1}; {who}"
     name = f"action {number} ({action_name(number)})"
     bit = 1 << number
+    building = bool(record["heads"]) or bool(record["totals"].any())
     if record["played"] == NOBODY:
         if number == NUM_ACTIONS - 1:
             why = "no card has been chosen from the hand yet"
+        elif int(record["hands"][seat]) & bit and building:
+            why = (
+                "the rules demand another card in hand: one that can capture (capture='hand'), or "
+                "one that captures or has a place on the table, which this one has not (building)"
+            )
         elif int(record["hands"][seat]) & bit:
             why = "another card in hand can capture and the rules demand it (capture='hand')"
         elif int(record["table"]) & bit:
             why = "a turn begins with a card from the hand, and this one lies on the table"
         else:
             why = "the card is not in the hand of the seat to move"
+    elif number == NUM_ACTIONS - 1 and record["placing"]:
+        why = "the card has to be set on a pile: there are too many piles to lay it beside them"
+    elif record["placing"] and int(record["table"]) & bit:
+        why = (
+            "the card cannot be set there: it is no pile's lowest card, or the pile would total "
+            "too much"
+        )
     elif number == NUM_ACTIONS - 1 and record["picked"]:
         why = "the chosen card can capture, and table cards have been picked for it"
     elif number == NUM_ACTIONS - 1:
@@ -252,7 +265,9 @@ class Batch:
         self.rules = make_rules(rules, **fields)
         self.episode = episode
         self.reward = reward
-        self.skip_forced = skip_forced
+        if not isinstance(skip_forced, bool | np.bool_):
+            raise ValueError(f"skip_forced {skip_forced!r} is not possible; allowed: true or false")
+        self.skip_forced = bool(skip_forced)
         self.threads = whole("threads", threads, 1, MAX_THREADS)
         self.spec = lower(self.rules, episode)
         self.encoding = Encoding(encoding, self.rules, episode, memory, dtype)

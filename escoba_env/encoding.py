@@ -30,7 +30,7 @@ from escoba_env.rules import (
     MAX_TARGET,
     MAX_TARGET_SUM,
     POINT_FIELDS,
-    Rules,
+    make_rules,
 )
 
 VERSIONS = {
@@ -154,7 +154,7 @@ class Encoding:
 
     Args:
         name: One of ``VERSIONS``.
-        rules: The rules of the table.
+        rules: A preset's name, a ``Rules`` or a mapping of fields.
         episode: ``"round"`` or ``"match"``; a match adds the section ``scores``.
         memory: ``"perfect"`` or ``"visible"``.
         dtype: ``"float32"``, in which numbers are scaled to about 1, or ``"uint8"``, in which they
@@ -163,7 +163,7 @@ class Encoding:
     Attributes:
         name: As given.
         version: Version of the encoding.
-        rules: As given.
+        rules: The rules of the table.
         episode: As given.
         memory: As given.
         dtype: NumPy type of an observation.
@@ -180,11 +180,12 @@ class Encoding:
     def __init__(
         self,
         name: str,
-        rules: Rules,
+        rules: Any,
         episode: str = "round",
         memory: str = "perfect",
         dtype: str = "float32",
     ) -> None:
+        rules = make_rules(rules)
         one_of("encoding", name, VERSIONS)
         one_of("episode", episode, EPISODES)
         one_of("memory", memory, MEMORIES)
@@ -245,13 +246,17 @@ class Encoding:
             observation: Array of the encoding's shape.
 
         Raises:
-            ValueError: If the shape is another one.
+            ValueError: If it is no array of numbers, or of another shape.
         """
-        if observation.shape != self.shape:
+        given: object = observation
+        if not isinstance(given, np.ndarray) or given.shape != self.shape:
+            found = given.shape if isinstance(given, np.ndarray) else type(given).__name__
             raise ValueError(
-                f"observation of shape {observation.shape} is not one of encoding {self.name!r}; "
-                f"allowed: {self.shape}"
+                f"observation {found} is not one of encoding {self.name!r}; "
+                f"allowed: an array of shape {self.shape}"
             )
+        if given.dtype.kind not in "biuf" or not np.isfinite(given).all():
+            raise ValueError(f"observation of {given.dtype} is not finite; allowed: finite numbers")
         values = {s.name: self._values_of(s, observation) for s in self.sections}
         lines = [
             f"{section.name}: {_in_words(section, values[section.name])}"

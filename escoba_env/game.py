@@ -40,6 +40,7 @@ from escoba_env.engine.record import (
 )
 from escoba_env.notation import Move
 from escoba_env.position import (
+    MAX_COUNT,
     check_position,
     format_position,
     logged_move,
@@ -119,6 +120,8 @@ class Game:
         # Everything is checked before anything changes.
         next_seed = self.seed if seed is None else check_seed(seed)
         index = int(self._state["game_index"][0]) + 1 if seed is None else 0
+        if index > MAX_SEED:
+            raise ValueError(f"game {index - 1} is the last one of its seed; give another seed")
         order = None if deck is None else self._check_deck(deck)
         first = RANDOM_DEALER if dealer is None else self._check_seat("dealer", dealer)
         points = None if scores is None else self._check_scores(scores)
@@ -150,6 +153,7 @@ class Game:
         scores: Sequence[float] | None = None,
         episode: str = "round",
         reward: str = "margin",
+        reward_timing: str = "round_end",
         seed: int = 0,
         **fields: Any,
     ) -> Game:
@@ -169,6 +173,7 @@ class Game:
             scores: Match score of each side before this round; default: none.
             episode: As for ``Game``.
             reward: As for ``Game``.
+            reward_timing: As for ``Game``.
             seed: Seed of the stock's order and of later rounds.
             **fields: As for ``Game``.
 
@@ -177,7 +182,14 @@ class Game:
                 hands that do not fit the turn, a number out of range.
         """
         seed = check_seed(seed)
-        game = cls(rules, episode=episode, reward=reward, seed=seed, **fields)
+        game = cls(
+            rules,
+            episode=episode,
+            reward=reward,
+            reward_timing=reward_timing,
+            seed=seed,
+            **fields,
+        )
         seats = game.rules.players
         record = np.zeros(1, STATE)
         record["stock"] = HIDDEN
@@ -507,7 +519,7 @@ class Game:
             # A set or a mapping has numbers too, but none that belongs to a side.
             given = scores if isinstance(scores, list | tuple | np.ndarray) else [None]
             twelfths = [round(_number(x) * TWELFTHS, 6) for x in given]
-            possible = all(0 <= x <= 2**30 and x == int(x) for x in twelfths)
+            possible = all(0 <= x <= MAX_COUNT and x == int(x) for x in twelfths)
         except (TypeError, ValueError, OverflowError):
             twelfths, possible = [], False
         if not possible or len(twelfths) != sides:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from escoba_env.batch import MAX_SEED
 from escoba_env.cards import (
     NUM_CARDS,
     NUM_IDS,
@@ -43,6 +44,9 @@ from escoba_env.engine.record import (
 from escoba_env.notation import Move, parse_move
 from escoba_env.rules import Rules, make_rules
 
+MAX_COUNT = 2**30
+"""Highest match score, in twelfths, and number of rounds that a position may have."""
+
 _HEADER = "escoba/1"
 _PHASES = {PLAYING: "playing", ROUND_OVER: "round_over", GAME_OVER: "over"}
 
@@ -65,11 +69,19 @@ def check_position(rules: Rules, record: Any) -> None:
         number = rules.num_sides if name in by_side else seats
         if record[name][number:].any() or (record[name] < 0).any():
             raise ValueError(f"{name}={record[name].tolist()} has numbers that no seat can have")
-    for name in ("seed", "game_index", "round_index", "turn_index"):
-        if record[name] < 0:
-            raise ValueError(f"{name}={int(record[name])}; allowed: from 0")
-    if record["turn_index"] >= AT_END:
-        raise ValueError(f"turn_index={int(record['turn_index'])}; allowed: below {AT_END}")
+    for name, most in (
+        *(("seed", MAX_SEED), ("game_index", MAX_SEED)),
+        *(("round_index", MAX_COUNT), ("turn_index", AT_END - 1)),
+    ):
+        if not 0 <= record[name] <= most:
+            raise ValueError(f"{name}={int(record[name])}; allowed: 0 to {most}")
+    for name in by_side:
+        if (record[name] > MAX_COUNT).any():
+            raise ValueError(
+                f"{name}={record[name].tolist()}; allowed: up to {MAX_COUNT}, twelfths"
+            )
+    if (record["escobas"] > NUM_CARDS).any():
+        raise ValueError(f"escobas={record['escobas'].tolist()}; allowed: up to {NUM_CARDS} each")
     if record["phase"] == ROUND_OVER:
         raise ValueError("phase=round_over; a game never stands between two rounds")
     _check_cards(rules, record)
@@ -94,7 +106,6 @@ def _check_cards(rules: Rules, record: Any) -> None:
         raise ValueError(f"stock_size={size}, stock_next={start}; the pack has {rules.pack_size}")
     view = int(record["viewer"]) != NOBODY
     stock = [int(card) for card in record["stock"][start:size]]
-    _check_piles(rules, record)
     places: list[tuple[str, int]] = [
         ("the table", int(record["table"])),
         ("the cards set aside", int(record["set_aside"])),
@@ -119,6 +130,7 @@ def _check_cards(rules: Rules, record: Any) -> None:
         if cards & seen:
             raise ValueError(f"{name} holds {names_of(cards & seen)}, which is elsewhere too")
         seen |= cards
+    _check_piles(rules, record)
     if not view and seen != rules.pack:
         raise ValueError(f"{names_of(rules.pack & ~seen)} are nowhere; all cards have a place")
     if int(record["placing"]) not in (0, int(rules.building)) or (

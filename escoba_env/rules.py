@@ -55,11 +55,18 @@ class Rules:
         "optional, card or hand",
     )
     building: bool = _field(
-        False, "a card that cannot capture is set on a pile of the table", "true or false"
+        False,
+        "a card that does not capture is set on a pile of the table, if the two together stay "
+        "below fifteen; a pile is captured as one. A card may be laid alone while there are fewer "
+        "than four piles. A card that can do neither may not be chosen, unless that is true of "
+        "the whole hand: then any is laid as one more pile",
+        "true or false",
     )
     initial_table: str = _field(
         "play",
-        "what happens when the first table cards total fifteen (or form two groups of it)",
+        "what happens when the first table cards make fifteen, or thirty: play, nothing; dealer "
+        "or eldest, that seat captures them, an escoba for each fifteen; set_aside, fifteen is "
+        "put out of the round; redeal, with fifteen the round is dealt again",
         "play, dealer, eldest, set_aside or redeal",
     )
     initial_thirty: str = _field(
@@ -82,23 +89,36 @@ class Rules:
         1, "points instead of most_sevens for a side with every seven", "most_sevens or more"
     )
     seven_of_oros: int = _field(1, "points for the seven of oros (siete de velo)", _POINTS)
-    setenta: int = _field(0, "points for the best setenta", _POINTS)
+    setenta: int = _field(
+        0,
+        "points for the best setenta: the best card of each suit, summed (7 is 21, 6 is 18, ace "
+        "16, 5 is 15, 4 is 14, 3 is 13, 2 is 12, figures 10); a side without a card of every suit "
+        "has none",
+        _POINTS,
+    )
     escoba: int = _field(1, "points for each escoba (sweep)", _POINTS)
     target: int = _field(21, "points that end a match", f"a whole number, 1 to {MAX_TARGET}")
     partnership_target: int | None = _field(
         None, "points that end a partnership's match; none: target", f"none, or 1 to {MAX_TARGET}"
     )
-    jokers: int = _field(0, "number of jokers in the pack", "0 or 2")
+    jokers: int = _field(
+        0,
+        "number of jokers in the pack: a joker stands for any value from 1 that completes a "
+        "capture, played or taken; a sweep with a joker among its cards is no escoba",
+        "0 or 2",
+    )
     open_hands: bool = _field(False, "every hand lies face up for everybody", "true or false")
     capture_by: str = _field(
         "fifteen",
-        "what a capture is: card and table cards total fifteen, or table cards equal the card's "
-        "value (Scopa)",
+        "what a capture is: fifteen, card and table cards total fifteen; value, table cards total "
+        "the card's value (Scopa): a single card of that value goes before sums, and the last "
+        "card of a round scores no sweep",
         "fifteen or value",
     )
     napola: bool = _field(
         False,
-        "a side with ace, 2 and 3 of oros scores the length of its run of oros (Scopa)",
+        "a side with ace, 2 and 3 of oros scores the length of its unbroken run of oros from the "
+        "ace, a point a card (Scopa)",
         "true or false",
     )
     ranks: tuple[int, ...] = _field(

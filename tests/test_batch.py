@@ -469,6 +469,8 @@ def test_a_reset_of_bad_arguments_is_refused(arguments: Fields, named: str) -> N
         ({"encoding": None}, "None"),
         ({"encoding": ["compact"]}, "['compact']"),
         ({"threads": 0}, "threads 0"),
+        ({"skip_forced": "yes"}, "skip_forced 'yes'"),
+        ({"skip_forced": np.zeros(2)}, "skip_forced"),
         ({"threads": 1.5}, "1.5"),
         ({"seed": -1}, "-1"),
         ({"seed": True}, "True"),

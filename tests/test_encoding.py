@@ -385,3 +385,16 @@ def test_greedy_beats_random_by_a_point_a_round() -> None:
         total[playing] += batch.step(actions, playing)[0]
     margins = np.concatenate([total[::2, 0], total[1::2, 1]])
     assert margins.mean() > 1
+
+
+@pytest.mark.parametrize("nonsense", [None, [0.0], "x", np.full(297, np.nan)], ids=str)
+def test_what_is_no_observation_is_not_described(nonsense: Any) -> None:
+    with pytest.raises(ValueError, match="observation"):
+        Encoding("compact", "classic").describe(nonsense)
+
+
+def test_an_encoding_takes_rules_as_everything_does() -> None:
+    by_name = Encoding("compact", "tabletop")
+    assert by_name.layout() == Encoding("compact", make_rules("tabletop")).layout()
+    with pytest.raises(ValueError, match="type"):
+        Encoding("compact", Rules)

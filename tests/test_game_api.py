@@ -481,8 +481,15 @@ def why_illegal(game: Game, action: int) -> str:
         if action == LAY:
             return "no card has been chosen"
         if record["hands"][game.turn] & bit:
-            return "another card in hand can capture"
+            building = game.rules.building
+            return (
+                f"{'demand ' if building else ''}another card in hand{'' if building else ' can'}"
+            )
         return "lies on the table" if record["table"] & bit else "not in the hand"
+    if record["placing"]:
+        if action == LAY:
+            return "too many piles"
+        return "cannot be set there" if record["table"] & bit else "not on the table"
     if action == LAY:
         return "have been picked" if game.rules.capture == "optional" else "can capture"
     if record["picked"] & bit:
@@ -881,3 +888,42 @@ def test_a_text_with_some_characters_changed_is_refused_or_is_a_game(
     except ValueError:
         return
     check_consistent(again, random.Random(seed))
+
+
+def test_a_stuck_card_is_not_said_to_be_kept_from_a_capture() -> None:
+    game = Game.from_position(
+        "tabletop",
+        hands=["Ro 2c", "3o 3c"],
+        table=["6c+7c", "6e+7e", "6b+7b", "Cc+4b"],
+        dealer=1,
+        capture="card",
+    )
+    with pytest.raises(IllegalActionError, match=r"one that captures or has a place"):
+        game.step(9)
+
+
+@pytest.mark.parametrize(
+    "change", [{"scores": "178956970,0"}, {"escobas": "127/0"}, {"round": "2147483647"}]
+)
+def test_a_position_whose_numbers_would_overflow_is_refused(change: dict[str, str]) -> None:
+    text = Game(episode="match", seed=3).to_text()
+    for key, value in change.items():
+        text = re.sub(rf"(?<= ){key}=\S+", f"{key}={value}", text)
+    with pytest.raises(ValueError, match="allowed"):
+        Game.from_text(text)
+
+
+def test_after_the_last_game_of_a_seed_another_seed_is_asked_for() -> None:
+    game = Game(seed=3)
+    last = Game.from_text(re.sub(r"game=\d+", f"game={2**63 - 1}", game.to_text()))
+    with pytest.raises(ValueError, match="seed"):
+        last.reset()
+    last.reset(seed=4)
+
+
+def test_a_table_of_cards_that_do_not_exist_is_no_state() -> None:
+    game = Game("tabletop", seed=1)
+    record = np.frombuffer(game.get_state(), STATE).copy()
+    record["table"] |= 1 << 42
+    with pytest.raises(ValueError, match="not in the pack"):
+        game.set_state(record.tobytes())

@@ -61,7 +61,7 @@ def fixed_seat(seat: int | str, players: int) -> int | None:
     Raises:
         ValueError: If there is no such seat.
     """
-    if seat == "random":
+    if isinstance(seat, str) and seat == "random":
         return None
     return whole("seat", seat, 0, players - 1, f"0 to {players - 1}, or 'random'")
 

@@ -80,9 +80,10 @@ def terminates(illegal: str) -> bool:
     Raises:
         ValueError: If the word is unknown.
     """
-    if illegal not in ILLEGAL:
+    given: object = illegal
+    if not isinstance(given, str) or given not in ILLEGAL:
         raise ValueError(f"illegal={illegal!r} is unknown; allowed: {', '.join(ILLEGAL)}")
-    return illegal == "terminate"
+    return given == "terminate"
 
 
 def penalty_of(rules: Rules, reward: str) -> float:
@@ -166,7 +167,8 @@ class Table:
         fields: Mapping[str, Any],
     ) -> None:
         self._terminates = terminates(illegal)
-        if render_mode is not None and render_mode not in RENDER_MODES:
+        known = isinstance(render_mode, str) and render_mode in RENDER_MODES
+        if render_mode is not None and not known:
             raise ValueError(
                 f"render_mode={render_mode!r} is unknown; allowed: None, {', '.join(RENDER_MODES)}"
             )
