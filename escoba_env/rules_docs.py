@@ -60,6 +60,8 @@ _NOTES = """\
   its pile stays below `target_sum`.
 - A given deck under `initial_table="redeal"` is the first deal; what is dealt again is drawn from
   the game's random stream.
+- A match is refused where its cards let nobody score. There are odd packs and deals beyond that in
+  which nobody ever leads, and a match of them goes on for ever.
 - Points split among leaders are exact: scores are kept in twelfths.
 """
 
@@ -86,7 +88,16 @@ def _fields() -> str:
 
 
 def _presets() -> str:
-    lines = ["## Presets", "", "| preset | differs from `classic` in |", "| --- | --- |"]
+    lines = [
+        "## Presets",
+        "",
+        "`tabletop`, `ludoteka` and `argentine` are three published descriptions of the game,",
+        "`classic` is what they share, `scopa` the Italian cousin; `comodines` (with jokers), `escova`",
+        "(the Brazilian form) and `open_table` are variations of `argentine`.",
+        "",
+        "| preset | differs from `classic` in |",
+        "| --- | --- |",
+    ]
     for name in PRESETS:
         changes = make_rules(name).changes()
         text = ", ".join(f"`{key}` {_text(value)}" for key, value in changes.items())

@@ -925,5 +925,5 @@ def test_a_table_of_cards_that_do_not_exist_is_no_state() -> None:
     game = Game("tabletop", seed=1)
     record = np.frombuffer(game.get_state(), STATE).copy()
     record["table"] |= 1 << 42
-    with pytest.raises(ValueError, match="not in the pack"):
+    with pytest.raises(ValueError, match="is not a card"):
         game.set_state(record.tobytes())
