@@ -10,6 +10,7 @@ from typing import Any
 
 from escoba_env.policies.base import Policy
 from escoba_env.policies.builtin import CountingPolicy, GreedyPolicy, RandomPolicy
+from escoba_env.policies.ismcts import CheatingISMCTSPolicy, ISMCTSPolicy
 from escoba_env.policies.search import CheatingSearchPolicy, SearchPolicy
 
 BUILTIN: Mapping[str, Callable[..., Policy]] = {
@@ -17,7 +18,9 @@ BUILTIN: Mapping[str, Callable[..., Policy]] = {
     "greedy": GreedyPolicy,
     "counting": CountingPolicy,
     "search": SearchPolicy,
+    "ismcts": ISMCTSPolicy,
     "cheat:search": CheatingSearchPolicy,
+    "cheat:ismcts": CheatingISMCTSPolicy,
 }
 """Makers of the policies that need no checkpoint, by name. Their options are keyword arguments."""
 
@@ -108,9 +111,11 @@ def _value(text: str) -> Any:
 
 __all__ = [
     "BUILTIN",
+    "CheatingISMCTSPolicy",
     "CheatingSearchPolicy",
     "CountingPolicy",
     "GreedyPolicy",
+    "ISMCTSPolicy",
     "Policy",
     "RandomPolicy",
     "SearchPolicy",

@@ -253,15 +253,24 @@ def _player(rollout: Any) -> tuple[int, Policy | None]:
     if isinstance(rollout, str) and rollout in kernels.ROLLOUTS:
         return kernels.ROLLOUTS.index(rollout), None
     allowed = f"{', '.join(kernels.ROLLOUTS)}, or the name or folder of a learned policy"
+    return -1, check_player("rollout", rollout, allowed)
+
+
+def check_player(option: str, policy: Any, allowed: str) -> Policy:
+    """Loads the policy that an option names.
+
+    Raises:
+        ValueError: If there is none, or it is a search itself.
+    """
     # The module that this one is loaded by.
     from escoba_env.policies import load_policy
 
     try:
-        player = load_policy(rollout)
+        player = load_policy(policy)
     except ValueError as error:
         raise ValueError(
-            f"option rollout {rollout!r} is not possible ({error}); allowed: {allowed}"
+            f"option {option} {policy!r} is not possible ({error}); allowed: {allowed}"
         ) from None
     if hasattr(player, "cheats"):
-        raise ValueError(f"option rollout {rollout!r} is a search itself; allowed: {allowed}")
-    return -1, player
+        raise ValueError(f"option {option} {policy!r} is a search itself; allowed: {allowed}")
+    return player

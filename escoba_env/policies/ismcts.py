@@ -1,0 +1,190 @@
+"""``ismcts`` and ``cheat:ismcts``: tree search over what all can see.
+
+The kernels are in ``escoba_env.engine.ismcts``; this file reads options and shares out the work.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from escoba_env.batch import Records, Views
+from escoba_env.checks import whole
+from escoba_env.engine import batch as game_kernels
+from escoba_env.engine import ismcts as kernels
+from escoba_env.engine.counting import MOST_MOVES
+from escoba_env.engine.record import NOBODY, STATE
+from escoba_env.engine.search import ROLLOUTS, begin_search
+from escoba_env.engine.solve import MAX_TURNS
+from escoba_env.policies.base import Policy
+from escoba_env.policies.search import (
+    MOST_DEALS,
+    MOST_TURNS,
+    check_knowledge,
+    check_player,
+    check_threads,
+)
+from escoba_env.threads import spread
+
+PRIOR = 24.0
+"""As many visits what ``counting`` says of a move counts for."""
+MOST_ITERATIONS = 2**20
+ROWS_AT_ONCE = 2**20
+"""Rows of trees that are kept side by side while a learned policy is asked."""
+
+
+@runtime_checkable
+class _Likely(Protocol):
+    """A policy that says how likely each action is."""
+
+    def probabilities(self, views: Views) -> NDArray[np.float32]:
+        """Returns the probability of every action for each view, float32 (n, 43)."""
+        ...
+
+
+class ISMCTSPolicy:
+    """Searches a tree over what all can see, with the hidden cards dealt anew every iteration.
+
+    Single-observer information-set Monte Carlo tree search (Cowling, Powley and Whitehouse, 2012).
+    Moves are chosen by UCB1, in favour of what ``counting`` says of them, or with ``policy`` by
+    PUCT, in favour of what that policy would choose; from a new move on the round is played out as
+    by ``search``. Of the moves at the top the one visited most is played. With two players and
+    nothing but the other hand hidden, the exact solver plays instead.
+
+    It looks at the margin of the present round, in a match too.
+
+    Args:
+        iterations: Iterations of each decision; default 500.
+        policy: Name or folder of a learned policy; default: none.
+        exploration: How much moves that were seldom tried are favoured, in points; default 0.7.
+        rollout: ``counting`` (default), ``greedy`` or ``random``.
+        deals: As for ``search``.
+        solver_turns: As for ``search``.
+        threads: Threads that share the decisions of a call; results do not depend on it.
+
+    Raises:
+        ValueError: If an option is not possible, by name.
+    """
+
+    name = "ismcts"
+    cheats = False
+
+    def __init__(
+        self,
+        *,
+        iterations: int = 500,
+        policy: str | Policy | None = None,
+        exploration: float = 0.7,
+        rollout: str = "counting",
+        deals: int = 1,
+        solver_turns: int = 6,
+        threads: int = 1,
+    ) -> None:
+        self.iterations = whole("option iterations", iterations, 1, MOST_ITERATIONS)
+        self.exploration = _exploration(exploration)
+        if rollout not in ROLLOUTS:
+            raise ValueError(
+                f"option rollout {rollout!r} is not possible; allowed: {', '.join(ROLLOUTS)}"
+            )
+        self._rollout = ROLLOUTS.index(rollout)
+        self.deals = whole("option deals", deals, 0, MOST_DEALS)
+        self.solver_turns = whole("option solver_turns", solver_turns, 0, MOST_TURNS)
+        self.threads = check_threads(threads)
+        self._player: _Likely | None = None
+        if policy is not None:
+            player = check_player("policy", policy, "the name or folder of a learned policy")
+            if not isinstance(player, _Likely):
+                raise ValueError(
+                    f"option policy {policy!r} gives no probabilities; allowed: the name or folder "
+                    f"of a learned policy"
+                )
+            self._player = player
+
+    def act(self, views: Views) -> NDArray[np.int64]:
+        """Chooses an action for each view; see ``Policy.act``."""
+        check_knowledge(views, self.name, self.cheats)
+        actions = np.empty(len(views), np.int64)
+        player = self._player
+        if player is None:
+
+            def search(a: int, b: int) -> None:
+                kernels.search_trees(
+                    *(views.spec, views.records[a:b], views.keys[a:b], self.iterations),
+                    *(self._rollout, self.deals, self.solver_turns, self.exploration, PRIOR),
+                    actions[a:b],
+                )
+
+            spread(search, len(views), self.threads, min_rows=1)
+            return actions
+        numbers = np.empty(len(views), np.int64)
+        sums = np.empty((len(views), MOST_MOVES))
+        begin_search(views.spec, views.records, self.solver_turns, 0.0, numbers, sums, actions)
+        open_ones = np.flatnonzero(numbers)
+        at_once = max(1, ROWS_AT_ONCE // (self.iterations + 1))
+        for begin in range(0, len(open_ones), at_once):
+            part = open_ones[begin : begin + at_once]
+            actions[part] = self._search_by(player, views[part])
+        return actions
+
+    def _search_by(self, player: _Likely, views: Views) -> NDArray[np.int64]:
+        """Searches trees side by side, one iteration of all after the other."""
+        number = len(views)
+        spec, records, keys = views.spec, views.records, views.keys
+        trees = np.empty((number, self.iterations + 1), kernels.TREE)
+        trees["child"][:, 0] = NOBODY
+        trees["visits"][:, 0] = 0
+        sizes = np.ones(number, np.int64)
+        paths = np.empty((number, MAX_TURNS + 1), np.int64)
+        lengths = np.empty(number, np.int64)
+        states: Records = np.empty(number, STATE)
+        limits = (self.deals, self.solver_turns)
+        for iteration in range(self.iterations):
+            kernels.start_iteration(spec, records, keys, iteration, states, lengths)
+            ended = np.zeros(number, np.bool_)
+            live = np.arange(number)
+            while live.size:
+                seen = np.empty(len(live), STATE)
+                their_keys = np.empty(len(live), np.int64)
+                turns = states["turn"][live].astype(np.int64)
+                game_kernels.view_games(spec, states, live, turns, seen, their_keys)
+                asked = Views(views.rules, views.episode, spec, seen, their_keys)
+                kernels.walk(
+                    *(spec, records, live, states, player.probabilities(asked), *limits),
+                    *(self.exploration, trees, sizes, paths, lengths, ended),
+                )
+                # A round that is over is nobody's turn.
+                live = live[~ended[live]]
+            kernels.end_iteration(
+                spec,
+                records,
+                keys,
+                iteration,
+                states,
+                self._rollout,
+                *limits,
+                trees,
+                paths,
+                lengths,
+            )
+        actions = np.empty(number, np.int64)
+        kernels.end_trees(spec, records, trees, actions)
+        return actions
+
+
+class CheatingISMCTSPolicy(ISMCTSPolicy):
+    """Cheats: tree search in the deal as it is, all hidden cards known.
+
+    A ceiling to measure others by, never an opponent: only ``evaluate`` and ``play_out`` give it
+    the games that it needs. Options as for ``ismcts``.
+    """
+
+    name = "cheat:ismcts"
+    cheats = True
+
+
+def _exploration(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1000:
+        raise ValueError(f"option exploration {value!r} is not possible; allowed: 0 to 1000")
+    return float(value)
