@@ -107,6 +107,22 @@ def draw() -> list[Any]:
     return found
 
 
+def search() -> dict[str, list[int]]:
+    """Returns what searches choose in some games."""
+    found = {}
+    for table in ("two", "partners, open hands", "building", "jokers", "scopa"):
+        batch = Batch(2, TABLES[table][0], skip_forced=True, seed=3)
+        for _ in range(12):
+            batch.step(load_policy("random").act(batch.views()))
+        for name in (
+            "search:worlds=2,deals=0",
+            "search:worlds=1,rollout=random",
+            "ismcts:iterations=4",
+        ):
+            found[f"{table}, {name}"] = load_policy(name).act(batch.views()).tolist()
+    return found
+
+
 def refusals() -> list[str]:
     """Gives the engine numbers that are out of range, which it must see before a kernel does.
 
@@ -160,7 +176,7 @@ def outcome_of(attempt: Callable[[], Any]) -> str:
 def everything() -> dict[str, Any]:
     """Returns digests of games, numbers of the streams, and what was not refused."""
     games = {name: play(*table) for name, table in TABLES.items()}
-    return {**games, "streams": draw(), "not refused": refusals()}
+    return {**games, "streams": draw(), "searches": search(), "not refused": refusals()}
 
 
 @pytest.fixture(scope="module")
@@ -191,6 +207,10 @@ def test_games_are_the_same_bit_for_bit(as_plain_python: dict[str, Any], table: 
 
 def test_random_streams_are_the_same(as_plain_python: dict[str, Any]) -> None:
     assert draw() == as_plain_python["streams"]
+
+
+def test_searches_choose_the_same(as_plain_python: dict[str, Any]) -> None:
+    assert search() == as_plain_python["searches"]
 
 
 def test_numbers_out_of_range_are_refused_before_a_kernel_reads_them(

@@ -72,8 +72,7 @@ def list_turns(spec, s, desk, alike):
         for card in range(NUM_IDS):
             node["pile_of"][card] = s["pile_of"][card]
             node["totals"][card] = s["totals"][card]
-    # As a constant of Python it would have the kernel compiled once more, just for it.
-    end = list_moves(spec, plan, node, moves, np.int64(0))
+    end = list_moves(spec, plan, node, moves, 0)
     if end < 0:
         end = len(moves)
     kept = 0
@@ -153,7 +152,7 @@ def value_turns(spec, s, desk, number):
     """Writes the values of the ``number`` moves that are listed in ``desk`` beside them."""
     work = desk[2][0]
     moves = desk[3]
-    unseen, held = next_hand(spec, s, np.int64(0))
+    unseen, held = next_hand(spec, s, 0)
     too_late = spec["capture_by"] == BY_VALUE and is_before_last_turn(spec, s)
     work["sweeps_score"] = 0 if too_late else 1
     for row in range(number):

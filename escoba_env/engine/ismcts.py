@@ -25,6 +25,7 @@ from escoba_env.engine.search import (
     margin_so_far,
     play_on,
     settled_action,
+    word_of,
 )
 from escoba_env.engine.solve import CARD, MAX_TURNS, PLACE, TAKEN, actions_of, kinds_of
 
@@ -244,7 +245,7 @@ def iterate(
         path[length] = node
         length += 1
         play_move(spec, world, card, taken, place)
-    word = key + (iteration << 20)
+    word = word_of(key, iteration)
     value = play_on(spec, world, seat, rollout, stop, solver_turns, word, kit)
     add_up(spec, tree, path, length, world, seat, value, stop, solver_turns, kit)
     return size
@@ -414,7 +415,7 @@ def end_iteration(
     for i in range(len(records)):
         seat = int(records[i]["turn"])
         stop = last_stock(spec[0], records[i], deals)
-        word = keys[i] + (iteration << 20)
+        word = word_of(keys[i], iteration)
         value = play_on(spec[0], states[i], seat, rollout, stop, solver_turns, word, kit)
         add_up(
             spec[0], trees[i], paths[i], lengths[i], states[i], seat, value, stop, solver_turns, kit

@@ -92,8 +92,7 @@ def deal_world(spec, s, order, key, world):
         order[number] = lowest(unseen)
         unseen &= unseen - 1
         number += 1
-    first = np.int64(0)
-    shuffle(order, number, key, world, first, first)
+    shuffle(order, number, key, world, 0, 0)
     at = 0
     if spec["open_hands"] == 0:
         for seat in range(spec["players"]):
@@ -230,6 +229,12 @@ def last_stock(spec, s, deals):
 
 
 @kernel
+def word_of(key, world):
+    """Where the random play of a world is drawn from; the same for all its moves."""
+    return (int(key) & 0xFFFFFFFF) + (world << 8)
+
+
+@kernel
 def margin_so_far(spec, s, seat, stop, solver_turns, kit):
     """The margin of a seat's side if a play-out may end here, and whether it does.
 
@@ -244,8 +249,7 @@ def margin_so_far(spec, s, seat, stop, solver_turns, kit):
         return estimated_margin(spec, s, seat, kit[0][2][0]), True
     if spec["sides"] == 2 and turns_left(spec, s) <= solver_turns:
         _, plans, nodes, scratch, slots, moves, _ = kit
-        limit = np.int64(LEAF_NODES)
-        status, value = solve_margin(spec, s, plans[0], nodes, scratch, slots, moves, limit)
+        status, value = solve_margin(spec, s, plans[0], nodes, scratch, slots, moves, LEAF_NODES)
         if status == SOLVED:
             return float(value if (s["turn"] - seat) % 2 == 0 else -value), True
     return 0.0, False
@@ -306,9 +310,8 @@ def settled_action(spec, s, solver_turns, kit, copies, values):
     if not fill_in(spec, copies[0]):
         return -1
     _, plans, nodes, scratch, slots, _, _ = kit
-    limit, row = np.int64(ROOT_NODES), np.int64(0)
     status, _, _, _ = solve_moves(
-        spec, copies[0], plans[0], nodes, scratch, slots, True, True, limit, values, row
+        spec, copies[0], plans[0], nodes, scratch, slots, True, True, ROOT_NODES, values, 0
     )
     if status != SOLVED:
         return -1
@@ -388,7 +391,7 @@ def search_worlds(spec, records, keys, first, worlds, rollout, deals, solver_tur
         stop = last_stock(spec[0], s, deals)
         for w in range(first, first + worlds):
             number = start_world(spec[0], s, keys[i], w, kit[0], kit[6], moves, copies)
-            word = keys[i] + (w << 20)
+            word = word_of(keys[i], w)
             for row in range(number):
                 copies[1] = copies[0]
                 play_move(
