@@ -481,10 +481,7 @@ def why_illegal(game: Game, action: int) -> str:
         if action == LAY:
             return "no card has been chosen"
         if record["hands"][game.turn] & bit:
-            building = game.rules.building
-            return (
-                f"{'demand ' if building else ''}another card in hand{'' if building else ' can'}"
-            )
+            return "demand another card" if game.rules.building else "another card in hand can"
         return "lies on the table" if record["table"] & bit else "not in the hand"
     if record["placing"]:
         if action == LAY:
