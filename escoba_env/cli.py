@@ -19,10 +19,10 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from escoba_env.evaluation import Evaluation, evaluate
-from escoba_env.evaluation.duplicate import package_version
 from escoba_env.policies import BUILTIN
 from escoba_env.policies.checkpoint import find_checkpoint, read_card, shipped_checkpoints
 from escoba_env.rules import PRESETS, Rules, RulesError, make_rules
+from escoba_env.version import package_version
 
 # What typer raises for an option it cannot read; its home differs between versions.
 _UsageError: Any = typer.BadParameter.__base__

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from escoba_env.batch import Batch, IllegalActionError, Views
 from escoba_env.engine.record import NOBODY
-from escoba_env.evaluation import PlayOut, duplicate, evaluate, mean_interval, play_out, seatings
+from escoba_env.evaluation import PlayOut, evaluate, mean_interval, play_out, seatings, units
 from escoba_env.game import Game
 from escoba_env.policies import GreedyPolicy, Policy, RandomPolicy
 from escoba_env.rules import Rules, RulesError, make_rules
@@ -244,7 +244,7 @@ def test_margins_wins_and_shares_of_constructed_games(monkeypatch: pytest.Monkey
         assert seating.tolist() == [[0, 1, 1], [1, 0, 1], [1, 1, 0]] * 2
         return PlayOut(12 * np.array(points), np.ones(6, np.int64), np.array(escobas))
 
-    monkeypatch.setattr(duplicate, "play_out", constructed)
+    monkeypatch.setattr(units, "play_out", constructed)
     result = evaluate("greedy", "random", deals=2, players=3)
     assert (result.wins, result.draws, result.losses) == (2, 2, 2)
     # Margins 3 - 1.5, 4 - 2, 1 - 1.5 and 0, 5 - 2, 1 - 2: means 1 and 2/3.

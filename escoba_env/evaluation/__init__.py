@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from escoba_env.evaluation.duplicate import Evaluation, evaluate, mean_interval, seatings
+from escoba_env.evaluation.duplicate import (
+    Evaluation,
+    Interrupted,
+    evaluate,
+    mean_interval,
+    seatings,
+)
 from escoba_env.evaluation.playout import PlayOut, play_out
 
-__all__ = ["Evaluation", "PlayOut", "evaluate", "mean_interval", "play_out", "seatings"]
+__all__ = [
+    "Evaluation",
+    "Interrupted",
+    "PlayOut",
+    "evaluate",
+    "mean_interval",
+    "play_out",
+    "seatings",
+]

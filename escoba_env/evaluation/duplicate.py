@@ -7,7 +7,6 @@ cards and of the first seat (about half a point a round) cancels out. One deal i
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import math
 import time
 from collections.abc import Callable
@@ -18,16 +17,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from escoba_env.batch import Batch, check_seed
+from escoba_env.batch import check_seed
 from escoba_env.checks import whole
-from escoba_env.engine.record import TWELFTHS
-from escoba_env.evaluation.playout import play_out
-from escoba_env.policies import Policy, load_policy
+from escoba_env.engine.record import TWELFTHS, lower
+from escoba_env.evaluation.pool import check_workers
+from escoba_env.evaluation.units import (
+    UNIT_DEALS,
+    A,
+    B,
+    Played,
+    PolicyLike,
+    Table,
+    name_of,
+    play_tables,
+)
+from escoba_env.policies import load_policy
 from escoba_env.rules import Rules, make_rules
+from escoba_env.version import package_version
 
-A, B = 0, 1
 MAX_DEALS = 10**8
-"""Deals of one evaluation: the margin of each is kept until the end."""
+"""Deals of one evaluation: the points of each are kept until the end."""
+MIN_PRECISION_DEALS = 200
+"""Deals before a precision can be reached: fewer say little about how wide the interval is."""
 NORMAL_95 = 1.959963984540054
 """Half of a 95 % interval of the normal distribution, in standard deviations."""
 
@@ -42,6 +53,7 @@ class Evaluation:
         rules: Rules of the table.
         episode: ``"round"`` or ``"match"``: what a game is.
         deals: Number of deals: the samples that the interval comes from.
+        precision: The half-width at which to stop, if one was asked for.
         seed: Seed of the deals; the deals are its games 0 to ``deals - 1``.
         rotations: How often each deal was played: once for every side that A can take.
         games: Games played, ``deals * rotations``.
@@ -64,6 +76,7 @@ class Evaluation:
     rules: Rules
     episode: str
     deals: int
+    precision: float | None
     seed: int
     rotations: int
     games: int
@@ -93,15 +106,29 @@ class Evaluation:
         return values
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, with what was done before it.
+
+    Attributes:
+        result: The result over the deals that were finished.
+    """
+
+    def __init__(self, result: Any) -> None:
+        super().__init__()
+        self.result = result
+
+
 def evaluate(
-    a: str | Path | Policy,
-    b: str | Path | Policy,
+    a: PolicyLike,
+    b: PolicyLike,
     rules: Any = "classic",
     *,
     episode: str = "round",
     deals: int = 1000,
+    precision: float | None = None,
     seed: int = 0,
-    chunk: int = 500,
+    chunk: int = UNIT_DEALS,
+    workers: int = 1,
     on_progress: Callable[[int, int], None] | None = None,
     **fields: Any,
 ) -> Evaluation:
@@ -118,8 +145,15 @@ def evaluate(
         rules: A preset's name, a ``Rules`` or a mapping of fields.
         episode: ``"round"``, or ``"match"`` for margins and wins of whole matches.
         deals: Number of deals, at least 2; of a match, its first round's deal and those after it.
+            With a precision it is the most that are played.
+        precision: Stop when half of the 95 % interval of the margin is this or less, which is
+            asked after every ``chunk`` deals, and never before 200. Stopping by the width, not by
+            the margin, leaves the interval what it is.
         seed: Seed of the deals.
-        chunk: Deals played side by side. It bounds the memory used and changes no result.
+        chunk: Deals played side by side. It bounds the memory used, and changes no result but that
+            of networks, which may round otherwise.
+        workers: Processes that play. Results do not depend on it. More than one: A and B are names
+            or folders, and a script that calls this is guarded by ``if __name__ == "__main__"``.
         on_progress: Called after each chunk with the deals and the rounds finished so far.
         **fields: Fields of ``Rules`` that replace those of ``rules``.
 
@@ -127,49 +161,89 @@ def evaluate(
         RulesError: If the rules are not possible.
         IllegalActionError: If a policy chooses an illegal action.
         ValueError: If another argument is not possible, by name.
+        Interrupted: On Ctrl-C, if at least two deals were finished; it is a ``KeyboardInterrupt``
+            that holds the result so far.
     """
-    table = make_rules(rules, **fields)
+    rules = make_rules(rules, **fields)
     deals = whole("deals", deals, 2, MAX_DEALS)
     chunk = whole("chunk", chunk, 1, MAX_DEALS)
-    policies = (load_policy(a), load_policy(b))
+    precision = _check_precision(precision)
+    policies = (a, b)
+    for policy in policies:
+        load_policy(policy)
+        if check_workers(workers) > 1 and not isinstance(policy, str | Path):
+            raise ValueError(
+                f"policy {policy!r} with workers={workers} is not possible; allowed: names and "
+                f"folders, which other processes can load"
+            )
+    lower(rules, episode)
+    seed = check_seed(seed)
+    # Objects are passed on as they are; names are loaded by whichever process plays.
+    table = Table(policies, _rows(seatings(rules)), rules, episode)
     begin = time.perf_counter()
-    seats = seatings(table)
-    sides = rotations = len(seats)
-    # A's points * sides - everyone's points: whole numbers, so sums are exact in any order.
-    margins = np.empty(deals, np.int64)
-    wins = draws = rounds = 0
-    own_points = all_points = own_escobas = all_escobas = 0
-    for first in range(0, deals, chunk):
-        number = min(chunk, deals - first)
-        batch = Batch(number * rotations, table, episode=episode, skip_forced=True)
-        batch.reset(seed, game_indices=np.repeat(np.arange(first, first + number), rotations))
-        chairs = np.tile(seats, (number, 1))
-        played = play_out(batch, policies, chairs)
-        # In rotation r A is side r, and seat r belongs to side r.
-        scores = played.twelfths[:, :sides].reshape(number, rotations, sides)
-        own = scores.diagonal(axis1=1, axis2=2)
-        best_other = np.where(np.eye(sides, dtype=np.bool_), -1, scores).max(2)
-        margins[first : first + number] = (own * sides - scores.sum(2)).sum(1)
-        wins += int((own > best_other).sum())
-        draws += int((own == best_other).sum())
-        rounds += int(played.rounds.sum())
-        own_points += int(own.sum())
-        all_points += int(scores.sum())
-        if played.escobas is not None:
-            own_escobas += int(played.escobas[chairs == A].sum())
-            all_escobas += int(played.escobas.sum())
-        if on_progress is not None:
-            on_progress(first + number, rounds)
-    margin, half_width = mean_interval(margins / (TWELFTHS * (sides - 1) * rotations))
-    games = deals * rotations
-    per_round = episode == "round"
-    return Evaluation(
-        a=_name(a),
-        b=_name(b),
-        rules=table,
-        episode=episode,
+
+    # Margins are whole numbers here, so their sums are exact however many there are.
+    number = total = squares = 0
+
+    def enough(block: list[Played]) -> bool:
+        nonlocal number, total, squares
+        if precision is None:
+            return False
+        margins = block[0].margins().tolist()
+        number += len(margins)
+        total += sum(margins)
+        squares += sum(margin * margin for margin in margins)
+        if number < MIN_PRECISION_DEALS:
+            return False
+        deviation = math.sqrt((squares * number - total * total) / (number * (number - 1)))
+        return NORMAL_95 * deviation / math.sqrt(number) <= precision * block[0].unit
+
+    def show(units: int, rounds: int) -> None:
+        assert on_progress is not None
+        on_progress(min(units * chunk, deals), rounds)
+
+    (played,), stopped = play_tables(
+        [table],
         deals=deals,
-        seed=check_seed(seed),
+        seed=seed,
+        block=chunk,
+        workers=workers,
+        on_progress=show if on_progress else None,
+        enough=enough,
+    )
+    if stopped and played.deals < 2:
+        raise KeyboardInterrupt
+    result = _evaluation(played, seed, precision, time.perf_counter() - begin)
+    if stopped:
+        raise Interrupted(result)
+    return result
+
+
+def _evaluation(played: Played, seed: int, precision: float | None, seconds: float) -> Evaluation:
+    table = played.table
+    sides = table.rules.num_sides
+    rotations = len(table.seating)
+    # In rotation r A is side r, and seat r belongs to side r.
+    scores = played.twelfths.astype(np.int64)
+    own = scores.diagonal(axis1=1, axis2=2)
+    best_other = np.where(np.eye(sides, dtype=np.bool_), -1, scores).max(2)
+    wins, draws = int((own > best_other).sum()), int((own == best_other).sum())
+    margin, half_width = mean_interval(played.margins() / played.unit)
+    games, rounds = played.deals * rotations, played.rounds
+    own_points, all_points = int(own.sum()), int(scores.sum())
+    own_escobas = other_escobas = None
+    if played.escobas is not None:
+        of_a = int(played.escobas[np.array(table.seating) == A].sum())
+        own_escobas = of_a / rounds
+        other_escobas = (int(played.escobas.sum()) - of_a) / (rounds * (sides - 1))
+    return Evaluation(
+        a=name_of(table.policies[A]),
+        b=name_of(table.policies[B]),
+        rules=table.rules,
+        episode=table.episode,
+        deals=played.deals,
+        precision=precision,
+        seed=seed,
         rotations=rotations,
         games=games,
         rounds=rounds,
@@ -180,11 +254,24 @@ def evaluate(
         losses=games - wins - draws,
         points=own_points / (TWELFTHS * rounds),
         other_points=(all_points - own_points) / (TWELFTHS * rounds * (sides - 1)),
-        escobas=own_escobas / rounds if per_round else None,
-        other_escobas=(all_escobas - own_escobas) / (rounds * (sides - 1)) if per_round else None,
-        seconds=time.perf_counter() - begin,
+        escobas=own_escobas,
+        other_escobas=other_escobas,
+        seconds=seconds,
         version=package_version(),
     )
+
+
+def _check_precision(precision: Any) -> float | None:
+    if precision is None:
+        return None
+    number = isinstance(precision, int | float) and not isinstance(precision, bool)
+    if not number or not 0 < precision < math.inf:
+        raise ValueError(f"precision {precision!r} is not possible; allowed: a number above 0")
+    return float(precision)
+
+
+def _rows(seating: NDArray[np.int64]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(row) for row in seating.tolist())
 
 
 def seatings(rules: Rules) -> NDArray[np.int64]:
@@ -206,16 +293,3 @@ def mean_interval(samples: NDArray[np.float64]) -> tuple[float, float]:
     """Returns the mean of at least two samples and half of its 95 % interval (normal)."""
     half_width = NORMAL_95 * float(samples.std(ddof=1)) / math.sqrt(len(samples))
     return float(samples.mean()), half_width
-
-
-def package_version() -> str:
-    """Returns the version of the installed package; ``"unknown"`` if none is installed."""
-    try:
-        return importlib.metadata.version("escoba-env")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
-
-
-def _name(policy: str | Path | Policy) -> str:
-    """The name that a policy was asked for by, options included."""
-    return str(policy) if isinstance(policy, str | Path) else policy.name
