@@ -1,22 +1,49 @@
-"""Evaluation: what one policy wins from another, measured on duplicate deals."""
+"""Evaluation on duplicate deals: pairs, tournaments, partners, the ladder, decision quality."""
 
 from __future__ import annotations
 
 from escoba_env.evaluation.duplicate import (
     Evaluation,
     Interrupted,
+    Pairing,
     evaluate,
     mean_interval,
     seatings,
 )
+from escoba_env.evaluation.ladder import LADDERS, Ladder, LadderScore, ladder
 from escoba_env.evaluation.playout import PlayOut, play_out
+from escoba_env.evaluation.pool import WorkerError, cores
+from escoba_env.evaluation.quality import Quality, decision_quality
+from escoba_env.evaluation.tournament import (
+    CrossPlay,
+    Partners,
+    Standing,
+    Tournament,
+    cross_play,
+    tournament,
+)
 
 __all__ = [
+    "LADDERS",
+    "CrossPlay",
     "Evaluation",
     "Interrupted",
+    "Ladder",
+    "LadderScore",
+    "Pairing",
+    "Partners",
     "PlayOut",
+    "Quality",
+    "Standing",
+    "Tournament",
+    "WorkerError",
+    "cores",
+    "cross_play",
+    "decision_quality",
     "evaluate",
+    "ladder",
     "mean_interval",
     "play_out",
     "seatings",
+    "tournament",
 ]

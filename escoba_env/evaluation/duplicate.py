@@ -44,6 +44,34 @@ NORMAL_95 = 1.959963984540054
 
 
 @dataclass(frozen=True, kw_only=True)
+class Pairing:
+    """What A wins from B, in short.
+
+    Attributes:
+        a: The policy that is measured, as it was asked for.
+        b: The policy in every other seat.
+        margin: Mean of A's points less the mean of the other sides' points, per game.
+        half_width: Half of the 95 % interval around ``margin``.
+        wins: Games in which A's side alone had most points.
+        draws: Games in which A's side shared the lead.
+        losses: The other games.
+    """
+
+    a: str
+    b: str
+    margin: float
+    half_width: float
+    wins: int
+    draws: int
+    losses: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of ``margin``: low and high."""
+        return self.margin - self.half_width, self.margin + self.half_width
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """Result of :func:`evaluate`: what A wins from B.
 
@@ -179,7 +207,7 @@ def evaluate(
     lower(rules, episode)
     seed = check_seed(seed)
     # Objects are passed on as they are; names are loaded by whichever process plays.
-    table = Table(policies, _rows(seatings(rules)), rules, episode)
+    table = duplicate_table(a, b, rules, episode)
     begin = time.perf_counter()
 
     # Margins are whole numbers here, so their sums are exact however many there are.
@@ -198,17 +226,13 @@ def evaluate(
         deviation = math.sqrt((squares * number - total * total) / (number * (number - 1)))
         return NORMAL_95 * deviation / math.sqrt(number) <= precision * block[0].unit
 
-    def show(units: int, rounds: int) -> None:
-        assert on_progress is not None
-        on_progress(min(units * chunk, deals), rounds)
-
     (played,), stopped = play_tables(
         [table],
         deals=deals,
         seed=seed,
         block=chunk,
         workers=workers,
-        on_progress=show if on_progress else None,
+        on_progress=on_progress,
         enough=enough,
     )
     if stopped and played.deals < 2:
@@ -219,46 +243,58 @@ def evaluate(
     return result
 
 
-def _evaluation(played: Played, seed: int, precision: float | None, seconds: float) -> Evaluation:
-    table = played.table
-    sides = table.rules.num_sides
-    rotations = len(table.seating)
-    # In rotation r A is side r, and seat r belongs to side r.
-    scores = played.twelfths.astype(np.int64)
+def pairing_of(played: Played) -> Pairing:
+    """Returns what A has won from B at a table of :func:`duplicate_table`."""
+    sides = played.table.rules.num_sides
+    # In rotation r A is side r.
+    scores = played.twelfths
     own = scores.diagonal(axis1=1, axis2=2)
     best_other = np.where(np.eye(sides, dtype=np.bool_), -1, scores).max(2)
-    wins, draws = int((own > best_other).sum()), int((own == best_other).sum())
     margin, half_width = mean_interval(played.margins() / played.unit)
-    games, rounds = played.deals * rotations, played.rounds
-    own_points, all_points = int(own.sum()), int(scores.sum())
+    return Pairing(
+        a=name_of(played.table.policies[A]),
+        b=name_of(played.table.policies[B]),
+        margin=margin,
+        half_width=half_width,
+        wins=int((own > best_other).sum()),
+        draws=int((own == best_other).sum()),
+        losses=int((own < best_other).sum()),
+    )
+
+
+def _evaluation(played: Played, seed: int, precision: float | None, seconds: float) -> Evaluation:
+    table = played.table
+    others = table.rules.num_sides - 1
+    rounds = played.rounds
+    own_points = int(played.twelfths.diagonal(axis1=1, axis2=2).sum(dtype=np.int64))
+    all_points = int(played.twelfths.sum(dtype=np.int64))
     own_escobas = other_escobas = None
     if played.escobas is not None:
         of_a = int(played.escobas[np.array(table.seating) == A].sum())
         own_escobas = of_a / rounds
-        other_escobas = (int(played.escobas.sum()) - of_a) / (rounds * (sides - 1))
+        other_escobas = (int(played.escobas.sum()) - of_a) / (rounds * others)
     return Evaluation(
-        a=name_of(table.policies[A]),
-        b=name_of(table.policies[B]),
+        **dataclasses.asdict(pairing_of(played)),
         rules=table.rules,
         episode=table.episode,
         deals=played.deals,
         precision=precision,
         seed=seed,
-        rotations=rotations,
-        games=games,
+        rotations=len(table.seating),
+        games=played.deals * len(table.seating),
         rounds=rounds,
-        margin=margin,
-        half_width=half_width,
-        wins=wins,
-        draws=draws,
-        losses=games - wins - draws,
         points=own_points / (TWELFTHS * rounds),
-        other_points=(all_points - own_points) / (TWELFTHS * rounds * (sides - 1)),
+        other_points=(all_points - own_points) / (TWELFTHS * rounds * others),
         escobas=own_escobas,
         other_escobas=other_escobas,
         seconds=seconds,
         version=package_version(),
     )
+
+
+def duplicate_table(a: PolicyLike, b: PolicyLike, rules: Rules, episode: str) -> Table:
+    """Returns the table of A against B: each deal once with A on every side."""
+    return Table((a, b), tuple(tuple(row) for row in seatings(rules).tolist()), rules, episode)
 
 
 def _check_precision(precision: Any) -> float | None:
@@ -268,10 +304,6 @@ def _check_precision(precision: Any) -> float | None:
     if not number or not 0 < precision < math.inf:
         raise ValueError(f"precision {precision!r} is not possible; allowed: a number above 0")
     return float(precision)
-
-
-def _rows(seating: NDArray[np.int64]) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(row) for row in seating.tolist())
 
 
 def seatings(rules: Rules) -> NDArray[np.int64]:

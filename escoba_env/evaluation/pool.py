@@ -30,8 +30,8 @@ Load: TypeAlias = Callable[[Any], Policy]
 Result: TypeAlias = dict[str, Any]
 
 MAX_WORKERS = 1024
-START_AFTER = 3.0
-"""Seconds of work after which other processes are started: as long as they take to get ready."""
+START_AFTER = 5.0
+"""Seconds of work after which other processes are started: about what they take to get ready."""
 
 _FORMAT = {"format": "escoba-results", "version": 1}
 

@@ -8,7 +8,7 @@ anywhere, kept, and put together in order.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escoba_env.batch import Batch
+from escoba_env.engine.record import TWELFTHS
 from escoba_env.evaluation.playout import play_out
 from escoba_env.evaluation.pool import Load, Store, run_units
 from escoba_env.policies import Policy, load_policy, split_options
@@ -48,6 +49,11 @@ class Table:
     seating: tuple[tuple[int, ...], ...]
     rules: Rules
     episode: str
+
+    @property
+    def numbers_of_a_deal(self) -> int:
+        """Points that a deal results in: those of each side in each rotation."""
+        return len(self.seating) * self.rules.num_sides
 
 
 @dataclass(frozen=True)
@@ -120,19 +126,19 @@ class Played:
         """Number of deals."""
         return len(self.twelfths)
 
-    def margins(self, policy: int = A) -> NDArray[np.int64]:
-        """Returns what a policy's sides win from the others, in exact whole numbers.
+    def margins(self, team: Collection[int] = (A,)) -> NDArray[np.int64]:
+        """Returns what a policy, or several as partners, win from the others; exact.
 
         Args:
-            policy: Which of the table's policies; it must have one whole side in every rotation.
+            team: Which of the table's policies: in every rotation one whole side is theirs.
 
         Returns:
-            int64 (deals,): its points times the number of sides, less everybody's points, in
-            twelfths and summed over the rotations. :meth:`unit` is what one point of margin per
+            int64 (deals,): their points times the number of sides, less everybody's points, in
+            twelfths and summed over the rotations. :attr:`unit` is what one point of margin per
             game is in it.
         """
         sides = self.table.rules.num_sides
-        own = np.array([row[:sides].index(policy) for row in self.table.seating])
+        own = [next(s for s in range(sides) if row[s] in team) for row in self.table.seating]
         scores = self.twelfths.astype(np.int64)
         picked = scores[:, np.arange(len(own)), own]
         margins: NDArray[np.int64] = (picked * sides - scores.sum(2)).sum(1)
@@ -141,7 +147,7 @@ class Played:
     @property
     def unit(self) -> int:
         """One point of margin per game, in :meth:`margins`."""
-        return 12 * (self.table.rules.num_sides - 1) * len(self.table.seating)
+        return TWELFTHS * (self.table.rules.num_sides - 1) * len(self.table.seating)
 
 
 def play_tables(
@@ -165,7 +171,8 @@ def play_tables(
             results that are to be compared to the last digit have the same.
         workers: Processes that play, as for ``run_units``.
         store: Where results are kept and looked up.
-        on_progress: Called after each unit with the units and the rounds finished so far.
+        on_progress: Called after each unit with the deals finished so far, those of all tables
+            together, and the rounds in them.
         enough: Called after each block with what was played in it; true: no more is needed.
 
     Returns:
@@ -187,7 +194,7 @@ def play_tables(
         with closing(results):
             for result in results:
                 row.append(result)
-                done += 1
+                done += len(result["twelfths"]) // tables[len(row) - 1].numbers_of_a_deal
                 rounds += result["rounds"]
                 if on_progress is not None:
                     on_progress(done, rounds)

@@ -1,0 +1,281 @@
+"""``decision_quality``: what a policy's decisions cost it, by the exact solver.
+
+Two measures, both for two sides and over choices: a decision with one legal action says nothing.
+
+- *Endgame*: decisions in which the seat to move knows every card by counting, with two players all
+  of the last deal. Perfect play is then known, and what a decision loses is its own fault.
+- *Double-dummy regret*: every decision, measured as if all cards had been known, the order of the
+  stock too. No policy can have none, as it does not know them; lower is better all the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from escoba_env.batch import Batch, Records, check_seed
+from escoba_env.cards import NUM_ACTIONS
+from escoba_env.checks import whole
+from escoba_env.engine import solve as kernels
+from escoba_env.engine.record import lower
+from escoba_env.evaluation.duplicate import (
+    MAX_DEALS,
+    Interrupted,
+    duplicate_table,
+    mean_interval,
+)
+from escoba_env.evaluation.pool import Load, Store, check_workers, run_units
+from escoba_env.evaluation.units import A, Table, check_names, identify
+from escoba_env.rules import Rules, make_rules
+from escoba_env.solver import NO_LIMIT, Memory, make_memory
+from escoba_env.version import package_version
+
+QUALITY_DEALS = 20
+"""Deals of a unit: solving takes longer than playing."""
+MAX_NODES = 2_000_000
+"""Most positions that the solver searches for a decision, about a second; a whole deal of
+``classic`` takes some 15,000."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quality:
+    """Result of :func:`decision_quality`.
+
+    Attributes:
+        policy: The policy that was measured.
+        against: The policy in the other side's seats.
+        rules: Rules of the table.
+        deals: Deals, each played with the policy on either side.
+        seed: Seed of the deals.
+        complete: Whether these are all deals that were asked for.
+        endgame_decisions: Choices with every card known by counting.
+        endgame_optimal: Those in which no action was better than the chosen one.
+        endgame_lost: Points lost in them, summed.
+        decisions: Choices whose double-dummy value was found.
+        unsolved: Choices that would have taken too long.
+        regret: Double-dummy regret per round: points lost in its choices.
+        regret_half_width: Half of the 95 % interval around ``regret``.
+        seconds: Time taken; left out when results are compared.
+        version: Version of the package that played.
+    """
+
+    policy: str
+    against: str
+    rules: Rules
+    deals: int
+    seed: int
+    complete: bool
+    endgame_decisions: int
+    endgame_optimal: int
+    endgame_lost: int
+    decisions: int
+    unsolved: int
+    regret: float
+    regret_half_width: float
+    seconds: float = dataclasses.field(compare=False)
+    version: str
+
+    @property
+    def optimal_share(self) -> float | None:
+        """Share of the endgame's decisions that were optimal; ``None`` if there was none."""
+        return self.endgame_optimal / self.endgame_decisions if self.endgame_decisions else None
+
+    @property
+    def lost_per_decision(self) -> float | None:
+        """Points lost per decision of the endgame; ``None`` if there was none."""
+        return self.endgame_lost / self.endgame_decisions if self.endgame_decisions else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns everything as plain values for JSON; ``rules`` as ``Rules.as_dict``."""
+        return {
+            **dataclasses.asdict(self),
+            "rules": self.rules.as_dict(),
+            "optimal_share": self.optimal_share,
+            "lost_per_decision": self.lost_per_decision,
+        }
+
+
+@dataclass(frozen=True)
+class QualityUnit:
+    """Some deals of a table, in which the decisions of its first policy are measured."""
+
+    table: Table
+    seed: int
+    first: int
+    deals: int
+
+    def key(self, identify: Callable[[Any], str]) -> dict[str, Any]:
+        """Returns everything that the result depends on, for JSON."""
+        return {
+            "quality": [identify(policy) for policy in self.table.policies],
+            "rules": self.table.rules.changes(),
+            "max_nodes": MAX_NODES,
+            "seed": self.seed,
+            "first": self.first,
+            "deals": self.deals,
+        }
+
+    def play(self, load: Load) -> dict[str, Any]:
+        """Plays the deals; returns counts, and the regret of each deal."""
+        table = self.table
+        rotations = len(table.seating)
+        batch = Batch(self.deals * rotations, table.rules, skip_forced=True)
+        indices = np.arange(self.first, self.first + self.deals)
+        batch.reset(self.seed, game_indices=np.repeat(indices, rotations))
+        chairs = np.tile(np.array(table.seating), (self.deals, 1))
+        memory = make_memory()
+        endgame = np.zeros(3, np.int64)
+        regret = np.zeros(len(batch), np.int64)
+        decisions = unsolved = 0
+        live = np.flatnonzero(~batch.over)
+        while live.size:
+            waiting_for = chairs[live, batch.turn[live]]
+            for number, policy in enumerate(table.policies):
+                games = live[waiting_for == number]
+                if not games.size:
+                    continue
+                views = batch.views(games)
+                actions = load(policy).act(views)
+                if number == A:
+                    records = views.records.copy()
+                    known = [
+                        kernels.fill_in_views(batch.spec, records[i : i + 1]) < 0
+                        for i in range(len(records))
+                    ]
+                    losses = _losses(batch.spec, records[known], actions[known], memory)
+                    solved = losses[losses >= 0]
+                    endgame += len(solved), (solved == 0).sum(), solved.sum()
+                    losses = _losses(batch.spec, batch.states[games], actions, memory)
+                    regret[games] += np.maximum(losses, 0)
+                    decisions += int((losses >= 0).sum())
+                    unsolved += int((losses < 0).sum())
+                batch.step(actions, games)
+            live = live[~batch.over[live]]
+        return {
+            "endgame": endgame.tolist(),
+            "decisions": decisions,
+            "unsolved": unsolved,
+            "regret": regret.reshape(self.deals, rotations).sum(1).tolist(),
+        }
+
+
+def _losses(
+    spec: NDArray[Any], records: Records, actions: NDArray[np.int64], memory: Memory
+) -> NDArray[np.int64]:
+    """What each action loses, in points; -1 where that takes too long to find out."""
+    values = np.zeros((len(records), NUM_ACTIONS), np.int64)
+    nodes = np.empty(len(records), np.int64)
+    unsolved = []
+    begin = 0
+    while begin < len(records):
+        given_up = kernels.solve_games(
+            spec, records[begin:], *memory, True, True, MAX_NODES, values[begin:], nodes[begin:]
+        )
+        if given_up < 0:
+            break
+        unsolved.append(begin + given_up)
+        begin += given_up + 1
+    best = values.max(1, initial=-NO_LIMIT)
+    losses: NDArray[np.int64] = best - values[np.arange(len(records)), actions]
+    losses[unsolved] = -1
+    return losses
+
+
+def decision_quality(
+    policy: str | Path,
+    rules: Any = "classic",
+    *,
+    against: str | Path = "greedy",
+    deals: int = 100,
+    seed: int = 0,
+    workers: int = 1,
+    folder: str | Path | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+    **fields: Any,
+) -> Quality:
+    """Measures what a policy's decisions cost it; see the top of this file.
+
+    Args:
+        policy: A name or folder, as ``load_policy`` takes it.
+        rules: A preset's name, a ``Rules`` or a mapping of fields; two sides.
+        against: The policy in the other side's seats. What is decided depends on it.
+        deals: Number of deals, at least 2; each is one round with the policy on either side.
+        seed: Seed of the deals.
+        workers: Processes that play, as for ``evaluate``.
+        folder: Where results are kept; what is there already is not played again.
+        on_progress: Called with the deals and the rounds finished so far.
+        **fields: Fields of ``Rules`` that replace those of ``rules``.
+
+    Raises:
+        ValueError: If an argument is not possible, by name.
+        Interrupted: On Ctrl-C, with the result over the deals that were finished.
+    """
+    table_rules = make_rules(rules, **fields)
+    if table_rules.num_sides != 2:
+        raise ValueError(
+            f"players={table_rules.players}, partnership={table_rules.partnership} is not "
+            f"possible: the solver is for two sides; allowed: 2 players, or 4 as a partnership"
+        )
+    lower(table_rules, "round")
+    (name,) = check_names("policy", [policy])
+    (opponent,) = check_names("policy", [against])
+    deals, seed = whole("deals", deals, 2, MAX_DEALS), check_seed(seed)
+    table = duplicate_table(name, opponent, table_rules, "round")
+    begin = time.perf_counter()
+    parts: list[dict[str, Any]] = []
+    done = 0
+
+    def units() -> Iterator[QualityUnit]:
+        for first in range(0, deals, QUALITY_DEALS):
+            yield QualityUnit(table, seed, first, min(QUALITY_DEALS, deals - first))
+
+    results = run_units(
+        units(),
+        workers=check_workers(workers),
+        store=None if folder is None else Store(folder),
+        identify=identify,
+    )
+    stopped = False
+    try:
+        with closing(results):
+            for part in results:
+                parts.append(part)
+                done += len(part["regret"])
+                if on_progress is not None:
+                    on_progress(done, 2 * done)
+    except KeyboardInterrupt:
+        stopped = True
+    if stopped and done < 2:
+        raise KeyboardInterrupt
+    optimal = np.sum([part["endgame"] for part in parts], axis=0).tolist()
+    rounds = len(table.seating)
+    regrets = np.concatenate([np.array(part["regret"], np.float64) for part in parts]) / rounds
+    regret, half_width = mean_interval(regrets)
+    result = Quality(
+        policy=name,
+        against=opponent,
+        rules=table_rules,
+        deals=done,
+        seed=seed,
+        complete=not stopped,
+        endgame_decisions=optimal[0],
+        endgame_optimal=optimal[1],
+        endgame_lost=optimal[2],
+        decisions=sum(part["decisions"] for part in parts),
+        unsolved=sum(part["unsolved"] for part in parts),
+        regret=regret,
+        regret_half_width=half_width,
+        seconds=time.perf_counter() - begin,
+        version=package_version(),
+    )
+    if stopped:
+        raise Interrupted(result)
+    return result
