@@ -101,6 +101,7 @@ class Game:
         self,
         seed: int | None = None,
         *,
+        index: int | None = None,
         deck: Cards | None = None,
         dealer: int | None = None,
         scores: Sequence[float] | None = None,
@@ -108,7 +109,9 @@ class Game:
         """Starts a new game.
 
         Args:
-            seed: Seed of the random stream; default: the next game of the present stream.
+            seed: Seed of the random stream; default: the present one.
+            index: Which game of the seed; default: the first of a seed that is given, else the
+                next one.
             deck: The whole pack in the order in which the first round is dealt: ``hand_size``
                 cards to the eldest hand, then to each seat after it, then the table, and so on.
             dealer: Seat that deals first; default: drawn from the stream.
@@ -119,9 +122,11 @@ class Game:
         """
         # Everything is checked before anything changes.
         next_seed = self.seed if seed is None else check_seed(seed)
-        index = int(self._state["game_index"][0]) + 1 if seed is None else 0
-        if index > MAX_SEED:
-            raise ValueError(f"game {index - 1} is the last one of its seed; give another seed")
+        if index is None:
+            index = int(self._state["game_index"][0]) + 1 if seed is None else 0
+            if index > MAX_SEED:
+                raise ValueError(f"game {index - 1} is the last one of its seed; give another seed")
+        index = whole("index", index, 0, MAX_SEED)
         order = None if deck is None else self._check_deck(deck)
         first = RANDOM_DEALER if dealer is None else self._check_seat("dealer", dealer)
         points = None if scores is None else self._check_scores(scores)
@@ -136,6 +141,22 @@ class Game:
         self._returns[:] = 0
         self._rewards[:] = 0
         self._report = None
+
+    def deal(self, deck: Cards) -> None:
+        """Deals the present round anew, from a pack in a given order.
+
+        Args:
+            deck: As for :meth:`reset`.
+
+        Raises:
+            ValueError: If the round has begun, or the deck is not possible; the game is then as
+                it was.
+        """
+        order = self._check_deck(deck)
+        if self._state["turn_index"][0] or self._state["played"][0] != NOBODY or self.is_over:
+            raise ValueError("the round has begun; allowed: a new deal before its first card")
+        self._state["stock"][0, : len(order)] = order
+        kernels.deal_from_stock(self.spec, self._state, 0)
 
     @classmethod
     def from_position(

@@ -163,7 +163,7 @@ PLAY = ("evaluate", "greedy", "random")
         ((*PLAY, "--seed", "-1"), ("seed -1", "a whole number, 0 to")),
         ((*PLAY, "--dealz", "3"), ("--dealz", "--deals")),
         (("rules", "nope"), ("preset 'nope'", "classic, tabletop")),
-        (("play",), ("'play'", "evaluate, rules, policies")),
+        (("play",), ("'play'", "evaluate, tournament, crossplay")),
         (("--nope",), ("--nope", "--help")),
     ],
     ids=" ".join,
