@@ -6,14 +6,26 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from escoba_env.analysis import analyse
 from escoba_env.cli import app
-from escoba_env.evaluation import evaluate
+from escoba_env.evaluation import (
+    Interrupted,
+    Ladder,
+    cross_play,
+    decision_quality,
+    evaluate,
+    ladder,
+    tournament,
+)
+from escoba_env.game import Game
 from escoba_env.policies import BUILTIN
+from escoba_env.replay import Replay, play_game
 from escoba_env.rules import PRESETS, Rules, make_rules
 
 
@@ -136,9 +148,141 @@ def test_python_m_escoba_env_is_the_same_command() -> None:
     assert done.stdout.startswith("escoba-env ")
 
 
+# -- tournaments, ladders, games ------------------------------------------------------------
+
+SMALL = Ladder(
+    name="small",
+    preset="classic",
+    episode="round",
+    seed=99,
+    deals=20,
+    opponents=(("random", 1), ("greedy", 1)),
+)
+
+
+@pytest.fixture
+def _ladder(monkeypatch: pytest.MonkeyPatch) -> None:
+    ladders = {"small": SMALL}
+    monkeypatch.setattr("escoba_env.evaluation.ladders.LADDERS", ladders)
+    monkeypatch.setattr("escoba_env.cli.compare.LADDERS", ladders)
+
+
+def as_json(*arguments: str) -> Any:
+    result = escoba(*arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    values = json.loads(result.stdout)
+    values.pop("seconds", None)
+    return values
+
+
+def without_seconds(values: dict[str, Any]) -> Any:
+    return json.loads(json.dumps({k: v for k, v in values.items() if k != "seconds"}))
+
+
+def test_a_tournament_prints_json_and_fills_its_folder(tmp_path: Path) -> None:
+    command = ("tournament", "random", "greedy", "--deals", "10", "--seed", "3")
+    folder, plot = tmp_path / "run", tmp_path / "plot.svg"
+    values = as_json(*command, "--folder", str(folder), "--plot", str(plot))
+    expected = tournament(["random", "greedy"], deals=10, seed=3)
+    assert values == without_seconds(expected.as_dict())
+    assert {path.name for path in folder.iterdir()} == {
+        *("results.jsonl", "tournament.json", "standings.csv", "cross_table.csv")
+    }
+    assert plot.read_text().startswith("<?xml")
+    shown = escoba(*command, "--folder", str(folder))
+    assert shown.exit_code == 0
+    for standing in expected.standings:
+        assert f"{standing.margin:+.3f} ± {standing.half_width:.3f}" in shown.stdout
+
+
+def test_crossplay_and_quality_print_what_the_library_says() -> None:
+    values = as_json("crossplay", "random", "greedy", "--deals", "5", "--rules", "argentine")
+    expected = cross_play(["random", "greedy"], "argentine", deals=5)
+    assert values == without_seconds(expected.as_dict())
+    shown = escoba("crossplay", "random", "greedy", "--deals", "5", "--rules", "argentine")
+    assert f"{expected.gap:+.3f} ± {expected.gap_half_width:.3f}" in shown.stdout
+    values = as_json("quality", "random", "--deals", "3", "--against", "random")
+    quality = decision_quality("random", deals=3, against="random")
+    assert values == without_seconds(quality.as_dict())
+    shown = escoba("quality", "random", "--deals", "3", "--against", "random")
+    assert f"{quality.regret:.3f} ± {quality.regret_half_width:.3f}" in shown.stdout
+    shown = escoba("quality", "random", "--deals", "2", "--partnership")
+    assert "never are all cards known by counting" in shown.stdout
+
+
+@pytest.mark.usefixtures("_ladder")
+def test_ladder_prints_the_score(tmp_path: Path) -> None:
+    command = ("ladder", "greedy", "--ladder", "small", "--folder", str(tmp_path))
+    values = as_json(*command)
+    expected = ladder("greedy", SMALL)
+    assert values == without_seconds(expected.as_dict())
+    shown = escoba(*command)
+    assert f"{expected.score:+.3f} ± {expected.half_width:.3f}" in shown.stdout
+    assert "greedy on ladder small" in shown.stdout
+
+
+def test_precision_stops_early() -> None:
+    values = as_json("evaluate", "greedy", "random", "--precision", "0.2")
+    assert values["half_width"] <= values["precision"] == 0.2
+    assert values["deals"] < 1000
+
+
+def test_a_game_is_recorded_shown_and_analysed(tmp_path: Path) -> None:
+    file = str(tmp_path / "game.json")
+    result = escoba("record", "greedy", "random", "random", "--out", file, "--game", "4")
+    assert result.exit_code == 0, result.stderr
+    replay = Replay.load(file)
+    assert replay == play_game(["greedy", "random", "random"], index=4, players=3)
+    shown = escoba("replay", file).stdout
+    for move in replay.rounds[0].moves:
+        assert str(move) in shown
+    assert "player_0: greedy" in shown
+    assert "seven_of_oros" in shown
+    shown = escoba("replay", file, "--turn", "5").stdout
+    assert replay.game(5).to_text() in shown
+    values = as_json("analyse", file, "--turn", "5", "--policy", "greedy")
+    assert values == json.loads(json.dumps(analyse(replay.game(5), ["greedy"]).as_dict()))
+    assert as_json("analyse", replay.game(5).to_text(), "--policy", "greedy") == values
+    shown = escoba("analyse", file).stdout
+    assert str(replay.rounds[0].moves[-1]) in shown
+
+
+def test_the_checkpoints_for_the_rules_are_asked() -> None:
+    values = as_json("analyse", Game(seed=1).to_text())
+    assert values["policies"] == ["classic-2p"]
+    shown = escoba("analyse", Game(seed=1).to_text()).stdout
+    assert "classic-2p" in shown
+    assert "all cards known" in shown
+    assert as_json("analyse", Game(seed=1, players=3).to_text())["policies"] == []
+
+
+def test_ctrl_c_prints_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = evaluate("greedy", "random", deals=100)
+
+    def stopped(*arguments: Any, **options: Any) -> Any:
+        raise Interrupted(part)
+
+    monkeypatch.setattr("escoba_env.cli.compare.evaluate", stopped)
+    result = escoba("evaluate", "greedy", "random")
+    assert result.exit_code == 130
+    assert "Interrupted" in result.stderr
+    assert f"{part.margin:+.3f}" in result.stdout
+
+    def at_once(*arguments: Any, **options: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("escoba_env.cli.compare.evaluate", at_once)
+    result = escoba("evaluate", "greedy", "random")
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert "too little was finished" in result.stderr
+
+
 # -- errors ---------------------------------------------------------------------------------
 
 PLAY = ("evaluate", "greedy", "random")
+TOURNAMENT = ("tournament", "greedy", "random")
+POSITION = Game(seed=1).to_text()
 
 
 @pytest.mark.parametrize(
@@ -162,11 +306,38 @@ PLAY = ("evaluate", "greedy", "random")
         ((*PLAY, "--deals", "1.5"), ("--deals", "'1.5'", "a whole number")),
         ((*PLAY, "--seed", "-1"), ("seed -1", "a whole number, 0 to")),
         ((*PLAY, "--dealz", "3"), ("--dealz", "--deals")),
+        ((*PLAY, "--precision", "x"), ("--precision", "'x'", "a number")),
+        ((*PLAY, "--precision", "0"), ("precision 0.0", "a number above 0")),
+        ((*PLAY, "--precision", "nan"), ("precision nan", "a number above 0")),
+        ((*PLAY, "--workers", "0"), ("workers 0", "a whole number, 1 to")),
+        (("tournament",), ("Missing argument",)),
+        (("tournament", "greedy"), ("number of policies 1", "a whole number, 2 to")),
+        (("tournament", "greedy", "greedy"), ("'greedy'", "twice")),
+        (("tournament", "greedy", "gredy"), ("policy 'gredy'", "random, greedy")),
+        ((*TOURNAMENT, "--plot", "a.gif"), ("plot 'a.gif'", ".png, .svg or .pdf")),
+        ((*TOURNAMENT, "--folder", __file__), ("results cannot be kept", "test_cli.py")),
+        ((*TOURNAMENT, "--players", "9"), ("players=9", "2, 3 or 4")),
+        (("crossplay", "greedy", "random", "--against", "x"), ("policy 'x'", "random, greedy")),
+        (("crossplay", "greedy", "random", "--rule", "players=2"), ("partnership=True",)),
+        (("ladder", "greedy", "--ladder", "v0"), ("ladder 'v0'", "v1")),
+        (("ladder", "gredy"), ("policy 'gredy'", "random, greedy")),
+        (("quality", "greedy", "--rule", "players=3"), ("players=3", "two sides")),
+        (("quality", "greedy", "--deals", "0"), ("deals 0", "a whole number, 2 to")),
+        (("record", "greedy", "random"), ("Missing option", "--out")),
+        (("record", "greedy", "--out", "x"), ("1 policies", "2 to 4")),
+        (("record", "greedy", "random", "--out", "/"), ("/ cannot be written",)),
+        (("record", "greedy", "random", "--out", "x", "--game", "-1"), ("index -1",)),
+        (("replay", "none.json"), ("none.json cannot be read", "No such file")),
+        (("replay", __file__), ("test_cli.py is not JSON",)),
+        (("analyse", "none.json"), ("none.json cannot be read", "No such file")),
+        (("analyse", "escoba/1 rules={}"), ("position parts",)),
+        (("analyse", POSITION, "--turn", "3"), ("--turn 3", "a replay")),
+        (("analyse", POSITION, "--policy", "gredy"), ("policy 'gredy'", "random, greedy")),
         (("rules", "nope"), ("preset 'nope'", "classic, tabletop")),
         (("play",), ("'play'", "evaluate, tournament, crossplay")),
         (("--nope",), ("--nope", "--help")),
     ],
-    ids=" ".join,
+    ids=lambda value: " ".join(value)[:60],
 )
 def test_bad_input_is_one_clear_line(arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
     result = escoba(*arguments)

@@ -10,11 +10,11 @@ from escoba_env.evaluation.duplicate import (
     mean_interval,
     seatings,
 )
-from escoba_env.evaluation.ladder import LADDERS, Ladder, LadderScore, ladder
+from escoba_env.evaluation.ladders import LADDERS, Ladder, LadderScore, ladder
 from escoba_env.evaluation.playout import PlayOut, play_out
 from escoba_env.evaluation.pool import WorkerError, cores
 from escoba_env.evaluation.quality import Quality, decision_quality
-from escoba_env.evaluation.tournament import (
+from escoba_env.evaluation.tournaments import (
     CrossPlay,
     Partners,
     Standing,

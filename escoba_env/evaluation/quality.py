@@ -145,16 +145,20 @@ class QualityUnit:
                 views = batch.views(games)
                 actions = load(policy).act(views)
                 if number == A:
-                    records = views.records.copy()
+                    # A round of which every decision is forced still has one of them.
+                    legal = views.records["legal"]
+                    choice = legal & (legal - 1) != 0
+                    chosen, at = actions[choice], games[choice]
+                    records = views.records[choice]
                     known = [
                         kernels.fill_in_views(batch.spec, records[i : i + 1]) < 0
                         for i in range(len(records))
                     ]
-                    losses = _losses(batch.spec, records[known], actions[known], memory)
+                    losses = _losses(batch.spec, records[known], chosen[known], memory)
                     solved = losses[losses >= 0]
                     endgame += len(solved), (solved == 0).sum(), solved.sum()
-                    losses = _losses(batch.spec, batch.states[games], actions, memory)
-                    regret[games] += np.maximum(losses, 0)
+                    losses = _losses(batch.spec, batch.states[at], chosen, memory)
+                    regret[at] += np.maximum(losses, 0)
                     decisions += int((losses >= 0).sum())
                     unsolved += int((losses < 0).sum())
                 batch.step(actions, games)

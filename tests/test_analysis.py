@@ -1,0 +1,188 @@
+"""Analysis: every legal move, with what policies and the solver say of it."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from escoba_env import Game, load_policy
+from escoba_env.analysis import analyse
+from escoba_env.batch import Views
+from escoba_env.cards import NUM_ACTIONS, cards_in
+from escoba_env.position import format_position
+from escoba_env.rules import PRESETS
+from escoba_env.solver import solve, solve_view
+
+
+class Uniform:
+    """Plays every action alike, and expects as many points as the action's number."""
+
+    name = "uniform"
+
+    def act(self, views: Views) -> NDArray[np.int64]:
+        return self.probabilities(views).argmax(1)
+
+    def probabilities(self, views: Views) -> NDArray[np.float64]:
+        out = np.zeros((len(views), NUM_ACTIONS))
+        for row, legal in zip(out, views.records["legal"], strict=True):
+            row[list(cards_in(legal))] = 1 / int(legal).bit_count()
+        return out
+
+    def action_values(self, views: Views) -> NDArray[np.float64]:
+        values = np.full((len(views), NUM_ACTIONS), np.nan)
+        for row, legal in zip(values, views.records["legal"], strict=True):
+            row[list(cards_in(legal))] = list(cards_in(legal))
+        return values
+
+
+def game_after(steps: int, seed: int, **fields: Any) -> Game:
+    game = Game(**fields, seed=seed)
+    rng = random.Random(seed)
+    for _ in range(steps):
+        after = game.clone()
+        after.step(rng.choice(game.legal_actions()))
+        if after.is_over:
+            break
+        game = after
+    return game
+
+
+def view_text(game: Game, seat: int) -> str:
+    views = game.view(seat)
+    return format_position(views.rules, views.episode, views.records[0])
+
+
+@pytest.mark.parametrize("players", [2, 3, 4])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_legal_move_is_there_and_probabilities_add_up(preset: str, players: int) -> None:
+    for seed in range(4):
+        game = game_after(seed * 9 + seed, seed, rules=preset, players=players)
+        result = analyse(game, [Uniform(), "greedy"], double_dummy=False)
+        assert sorted(row.move for row in result.moves) == game.legal_moves()
+        for name in ("uniform", "greedy"):
+            total = sum(row.probabilities[name] for row in result.moves)
+            assert total == pytest.approx(1)
+        assert {row.probabilities["greedy"] for row in result.moves} <= {0.0, 1.0}
+        assert result.seat == game.turn
+
+
+def test_the_move_that_a_policy_plays_is_the_one_it_is_said_to() -> None:
+    for seed in range(20):
+        game = game_after(seed, seed, capture="optional")
+        result = analyse(game, ["greedy"], double_dummy=False)
+        (chosen,) = [row.move for row in result.moves if row.probabilities["greedy"] == 1]
+        other = game.clone()
+        turn = other.record["turn_index"]
+        while other.record["turn_index"] == turn:
+            other.step(int(load_policy("greedy").act(other.view(other.turn))[0]))
+        game.play(chosen)
+        assert other.get_state() == game.get_state()
+
+
+def test_probabilities_of_a_network_are_the_products_of_its_picks() -> None:
+    policy = load_policy("classic-2p")
+    game = next(g for g in (game_after(12, s) for s in range(99)) if _needs_two_picks(g))
+    result = analyse(game, ["classic-2p"], double_dummy=False)
+    expected = {row.move: 0.0 for row in result.moves}
+
+    def walk(state: Game, likely: float) -> None:
+        probabilities = policy.probabilities(state.view(state.turn))[0]  # type: ignore[attr-defined]
+        for action in state.legal_actions():
+            after = state.clone()
+            after.step(action)
+            if after.record["turn_index"] != game.record["turn_index"]:
+                (move,) = [m for m in state.legal_moves() if _played(state, m) == after.get_state()]
+                expected[move] += likely * float(probabilities[action])
+            else:
+                walk(after, likely * float(probabilities[action]))
+
+    walk(game, 1.0)
+    for row in result.moves:
+        assert row.probabilities["classic-2p"] == pytest.approx(expected[row.move], abs=1e-5)
+        assert row.values == {}
+
+
+def _needs_two_picks(game: Game) -> bool:
+    return any(len(game.picks_of(move)) > 1 for move in game.legal_moves())
+
+
+def _played(game: Game, move: Any) -> bytes:
+    after = game.clone()
+    after.play(move)
+    return after.get_state()
+
+
+def test_values_of_a_policy_are_those_of_the_last_pick() -> None:
+    game = Game(seed=3)
+    result = analyse(game, [Uniform()], double_dummy=False)
+    for row in result.moves:
+        assert row.values["uniform"] in game.picks_of(row.move) or len(game.picks_of(row.move)) > 1
+
+
+@pytest.mark.parametrize("episode", ["round", "match"])
+def test_the_endgame_has_exact_values(episode: str) -> None:
+    for seed in range(5):
+        game = game_after(0, seed, episode=episode)
+        while game.record["turn_index"] < 31:
+            game.play(game.legal_moves()[seed % len(game.legal_moves())])
+        result = analyse(game)
+        assert {row.move: row.exact for row in result.moves} == solve_view(
+            game.view(game.turn)
+        ).moves
+        assert [row.double_dummy for row in result.moves] == [None] * len(result.moves)
+        best = [row.exact for row in result.moves]
+        assert best == sorted(best, reverse=True)  # type: ignore[type-var]
+        assert result.notes == ()
+        assert analyse(view_text(game, game.turn)).moves == result.moves
+
+
+def test_before_the_endgame_there_is_the_value_with_all_cards_known() -> None:
+    game = game_after(20, 4)
+    result = analyse(game)
+    assert {row.move: row.double_dummy for row in result.moves} == solve(game).moves
+    assert all(row.exact is None for row in result.moves)
+    assert "no exact value" in result.notes[0]
+    short = analyse(game, max_nodes=1)
+    assert all(row.double_dummy is None for row in short.moves)
+    assert "max_nodes=1" in short.notes[1]
+
+
+def test_a_view_says_what_the_game_says_but_for_hidden_cards() -> None:
+    game = game_after(14, 8)
+    whole = analyse(game, ["greedy", "classic-2p"], double_dummy=False)
+    view = analyse(view_text(game, game.turn), ["greedy", "classic-2p"])
+    assert view.moves == whole.moves
+    assert all(row.double_dummy is None for row in view.moves)
+
+
+def test_everything_is_json() -> None:
+    result = analyse(game_after(30, 1), ["greedy", Uniform()])
+    values = json.loads(json.dumps(result.as_dict(), allow_nan=False))
+    assert values == result.as_dict()
+    assert values["policies"] == ["greedy", "uniform"]
+    assert set(values["moves"][0]) == {
+        *("move", "probabilities", "values", "exact", "double_dummy")
+    }
+    again = analyse(values["position"], ["greedy", Uniform()])
+    assert again == result
+
+
+def test_what_cannot_be_analysed_is_refused() -> None:
+    game = game_after(10, 2)
+    with pytest.raises(ValueError, match=r"view of seat . is not possible: seat . is to move"):
+        analyse(view_text(game, 1 - game.turn))
+    with pytest.raises(ValueError, match="a position begins with"):
+        analyse("nonsense")
+    with pytest.raises(ValueError, match="policies greedy, greedy are not possible"):
+        analyse(game, ["greedy", "greedy"])
+    with pytest.raises(ValueError, match="policy 'gredy' is unknown"):
+        analyse(game, ["gredy"])
+    while not game.is_over:
+        game.step(game.legal_actions()[0])
+    with pytest.raises(ValueError, match="the game is over: there is no move"):
+        analyse(game)
