@@ -30,6 +30,8 @@ STAMP = VENV / "tasks-setup.json"
 EXTRAS = {
     "learned": "PyTorch, to play with trained networks",
     "train": "learned, and Stable-Baselines3 to train them",
+    "evaluation": "OpenSkill and matplotlib, for tournaments",
+    "ray": "Ray, for tournaments and ladders on a cluster",
     "dev": "pytest, ruff and mypy",
 }
 # mypy reads the training scripts too, so checking them takes what they import.

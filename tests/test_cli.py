@@ -315,6 +315,7 @@ POSITION = Game(seed=1).to_text()
         (("tournament", "greedy", "greedy"), ("'greedy'", "twice")),
         (("tournament", "greedy", "gredy"), ("policy 'gredy'", "random, greedy")),
         ((*TOURNAMENT, "--plot", "a.gif"), ("plot 'a.gif'", ".png, .svg or .pdf")),
+        ((*TOURNAMENT, "--ray", "auto", "--workers", "2"), ("--workers and --ray",)),
         ((*TOURNAMENT, "--folder", __file__), ("results cannot be kept", "test_cli.py")),
         ((*TOURNAMENT, "--players", "9"), ("players=9", "2, 3 or 4")),
         (("crossplay", "greedy", "random", "--against", "x"), ("policy 'x'", "random, greedy")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -14,7 +15,15 @@ from typing import Any
 import pytest
 
 from escoba_env.batch import IllegalActionError
-from escoba_env.evaluation import Interrupted, evaluate, pool, tournament, units
+from escoba_env.evaluation import (
+    Interrupted,
+    RayWorkers,
+    WorkerError,
+    evaluate,
+    pool,
+    tournament,
+    units,
+)
 from escoba_env.evaluation.pool import Store, run_units
 from escoba_env.evaluation.units import identify
 from escoba_env.policies import RandomPolicy
@@ -70,6 +79,43 @@ def test_a_faulty_policy_is_named_by_another_process_too(monkeypatch: pytest.Mon
     # A checkpoint for two players at a table of three: known only when it is asked to play.
     with pytest.raises(ValueError, match=r"policy 'classic-2p' was trained for"):
         evaluate("classic-2p", "greedy", players=3, deals=400, workers=2)
+
+
+def test_ray_plays_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setattr(pool, "START_AFTER", 0.0)
+    alone = tournament(["random", "greedy"], deals=450)
+    shared = tournament(["random", "greedy"], deals=450, workers=RayWorkers(), folder=tmp_path)
+    assert shared == alone
+    assert len(Store(tmp_path)._known) == 5
+    with pytest.raises(ValueError, match=r"^policy 'classic-2p' was trained for"):
+        evaluate("classic-2p", "greedy", players=3, deals=400, workers=RayWorkers())
+    with pytest.raises(WorkerError, match="no Ray at 'auto'"):
+        evaluate("random", "greedy", deals=400, workers=RayWorkers("auto"))
+
+
+def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'escoba-env\[ray\]'"):
+        RayWorkers()
+
+
+class Dying:
+    """Work whose process is killed."""
+
+    def key(self, identify: Any) -> dict[str, Any]:
+        return {}
+
+    def play(self, load: Any) -> dict[str, Any]:
+        if multiprocessing.parent_process() is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {}
+
+
+def test_a_killed_process_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "START_AFTER", 0.0)
+    with pytest.raises(WorkerError, match="has been killed"):
+        list(run_units([Dying() for _ in range(9)], workers=2, identify=identify))
 
 
 def test_objects_are_refused_where_names_are_needed(tmp_path: Path) -> None:

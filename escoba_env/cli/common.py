@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from typer.core import TyperGroup
 
-from escoba_env.evaluation import Interrupted, WorkerError, cores
+from escoba_env.evaluation import Interrupted, RayWorkers, WorkerError, cores
 from escoba_env.rules import Rules, make_rules
 from escoba_env.version import package_version
 
@@ -142,6 +142,14 @@ Workers = Annotated[
         help="Processes that play; default: one a core. Results do not depend on it.",
     ),
 ]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="Play on Ray instead: local, auto, or the address of a cluster.",
+    ),
+]
 Folder = Annotated[
     str | None,
     typer.Option(
@@ -210,9 +218,18 @@ def _plain_value(text: str) -> Any:
         return text
 
 
-def processes(workers: int | None) -> int:
-    """Number of processes that an option asks for; by default one a core."""
-    return cores() if workers is None else workers
+def workers_of(workers: int | None, ray: str | None = None) -> int | RayWorkers:
+    """Those who play, as options ask for them; by default a process for each core.
+
+    Raises:
+        ValueError: If processes and Ray are asked for.
+        ModuleNotFoundError: If there is no Ray.
+    """
+    if ray is None:
+        return cores() if workers is None else workers
+    if workers is not None:
+        raise ValueError("--workers and --ray are not possible together; allowed: one of them")
+    return RayWorkers(ray)
 
 
 # -- work -----------------------------------------------------------------------------------

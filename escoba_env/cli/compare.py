@@ -17,6 +17,7 @@ from escoba_env.cli.common import (
     Partnership,
     Players,
     Preset,
+    Ray,
     RuleChanges,
     Seed,
     Workers,
@@ -27,11 +28,11 @@ from escoba_env.cli.common import (
     measure,
     print_json,
     print_table,
-    processes,
     read_fields,
     read_number,
     read_rules,
     read_whole,
+    workers_of,
 )
 from escoba_env.evaluation import (
     LADDERS,
@@ -106,7 +107,7 @@ def _evaluate(
             deals=deals,
             precision=precision,
             seed=seed,
-            workers=processes(workers),
+            workers=workers_of(workers),
             on_progress=show,
         ),
         total=deals if precision is None else None,
@@ -125,6 +126,7 @@ def _tournament(
     deals: Deals = DEALS,
     seed: Seed = 0,
     workers: Workers = None,
+    ray: Ray = None,
     folder: Folder = None,
     plot: Annotated[
         str | None, typer.Option(metavar="FILE", help="Draw the result: a .png, .svg or .pdf file.")
@@ -150,7 +152,7 @@ def _tournament(
             episode=episode,
             deals=deals,
             seed=seed,
-            workers=processes(workers),
+            workers=workers_of(workers, ray),
             folder=folder,
             on_progress=show,
         ),
@@ -179,6 +181,7 @@ def _crossplay(
     deals: Deals = DEALS,
     seed: Seed = 0,
     workers: Workers = None,
+    ray: Ray = None,
     folder: Folder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -195,7 +198,7 @@ def _crossplay(
             episode=episode,
             deals=deals,
             seed=seed,
-            workers=processes(workers),
+            workers=workers_of(workers, ray),
             folder=folder,
             on_progress=show,
             **read_fields(None, False, rule),
@@ -220,6 +223,7 @@ def _ladder(
         str, typer.Option("--ladder", help=f"Which ladder: {', '.join(LADDERS)}.")
     ] = "v1",
     workers: Workers = None,
+    ray: Ray = None,
     folder: Folder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -227,7 +231,7 @@ def _ladder(
     chosen = LADDERS.get(version)
     result, stopped = measure(
         lambda show: ladder(
-            policy, version, workers=processes(workers), folder=folder, on_progress=show
+            policy, version, workers=workers_of(workers, ray), folder=folder, on_progress=show
         ),
         total=chosen.deals * len(chosen.opponents) if chosen else None,
         again=folder is not None,
@@ -251,6 +255,7 @@ def _quality(
     deals: Deals = 100,
     seed: Seed = 0,
     workers: Workers = None,
+    ray: Ray = None,
     folder: Folder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -262,7 +267,7 @@ def _quality(
             against=against,
             deals=deals,
             seed=seed,
-            workers=processes(workers),
+            workers=workers_of(workers, ray),
             folder=folder,
             on_progress=show,
         ),

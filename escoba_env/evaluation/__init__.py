@@ -14,6 +14,7 @@ from escoba_env.evaluation.ladders import LADDERS, Ladder, LadderScore, ladder
 from escoba_env.evaluation.playout import PlayOut, play_out
 from escoba_env.evaluation.pool import WorkerError, cores
 from escoba_env.evaluation.quality import Quality, decision_quality
+from escoba_env.evaluation.ray_workers import RayWorkers
 from escoba_env.evaluation.tournaments import (
     CrossPlay,
     Partners,
@@ -34,6 +35,7 @@ __all__ = [
     "Partners",
     "PlayOut",
     "Quality",
+    "RayWorkers",
     "Standing",
     "Tournament",
     "WorkerError",

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from escoba_env.batch import check_seed
 from escoba_env.checks import whole
 from escoba_env.engine.record import TWELFTHS, lower
-from escoba_env.evaluation.pool import check_workers
+from escoba_env.evaluation.pool import AnyWorkers, check_workers
 from escoba_env.evaluation.units import (
     UNIT_DEALS,
     A,
@@ -156,7 +156,7 @@ def evaluate(
     precision: float | None = None,
     seed: int = 0,
     chunk: int = UNIT_DEALS,
-    workers: int = 1,
+    workers: AnyWorkers = 1,
     on_progress: Callable[[int, int], None] | None = None,
     **fields: Any,
 ) -> Evaluation:
@@ -180,8 +180,9 @@ def evaluate(
         seed: Seed of the deals.
         chunk: Deals played side by side. It bounds the memory used, and changes no result but that
             of networks, which may round otherwise.
-        workers: Processes that play. Results do not depend on it. More than one: A and B are names
-            or folders, and a script that calls this is guarded by ``if __name__ == "__main__"``.
+        workers: Processes that play, or ``RayWorkers``. Results do not depend on it. With others
+            than 1, A and B are names or folders, and a script that calls this is guarded by
+            ``if __name__ == "__main__"``.
         on_progress: Called after each chunk with the deals and the rounds finished so far.
         **fields: Fields of ``Rules`` that replace those of ``rules``.
 
@@ -199,7 +200,7 @@ def evaluate(
     policies = (a, b)
     for policy in policies:
         load_policy(policy)
-        if check_workers(workers) > 1 and not isinstance(policy, str | Path):
+        if check_workers(workers) != 1 and not isinstance(policy, str | Path):
             raise ValueError(
                 f"policy {policy!r} with workers={workers} is not possible; allowed: names and "
                 f"folders, which other processes can load"

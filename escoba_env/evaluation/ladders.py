@@ -24,7 +24,7 @@ from escoba_env.evaluation.duplicate import (
     mean_interval,
     pairing_of,
 )
-from escoba_env.evaluation.pool import Store, check_workers
+from escoba_env.evaluation.pool import AnyWorkers, Store, check_workers
 from escoba_env.evaluation.units import check_names, play_tables
 from escoba_env.rules import make_rules
 from escoba_env.version import package_version
@@ -109,7 +109,7 @@ def ladder(
     policy: str | Path,
     ladder: str | Ladder = "v1",
     *,
-    workers: int = 1,
+    workers: AnyWorkers = 1,
     folder: str | Path | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> LadderScore:

@@ -16,10 +16,10 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 from escoba_env.checks import whole
 from escoba_env.policies import Policy, load_policy
@@ -34,6 +34,12 @@ START_AFTER = 5.0
 """Seconds of work after which other processes are started: about what they take to get ready."""
 
 _FORMAT = {"format": "escoba-results", "version": 1}
+
+
+KILLED = (
+    "a process that played has been killed, perhaps for want of memory; results that were kept are "
+    "kept: try again with fewer workers"
+)
 
 
 class WorkerError(RuntimeError):
@@ -58,12 +64,52 @@ def cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def check_workers(workers: Any) -> int:
-    """Returns a number of processes.
+class Crew(Protocol):
+    """Those who play units elsewhere, while a ``with`` lasts.
+
+    Attributes:
+        size: How many units they play at a time.
+    """
+
+    size: int
+
+    def submit(self, unit: UnitOfWork) -> Any:
+        """Hands out a unit; returns a ticket."""
+        ...
+
+    def result(self, ticket: Any) -> Result:
+        """Waits for the result of a ticket.
+
+        Raises:
+            WorkerError: If whoever played the unit has been killed.
+        """
+        ...
+
+    def is_done(self, ticket: Any) -> bool:
+        """Whether there is a result without waiting."""
+        ...
+
+
+class Workers(Protocol):
+    """What makes a crew, such as a cluster; see ``RayWorkers``."""
+
+    def crew(self) -> AbstractContextManager[Crew]:
+        """Makes the crew, which is sent home at the end of the ``with``, whatever it is doing."""
+        ...
+
+
+AnyWorkers: TypeAlias = int | Workers
+"""A number of processes of this machine, or workers elsewhere."""
+
+
+def check_workers(workers: Any) -> AnyWorkers:
+    """Returns workers.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If they are neither a number of processes nor workers elsewhere.
     """
+    if hasattr(workers, "crew"):
+        return cast(Workers, workers)
     return whole("workers", workers, 1, MAX_WORKERS)
 
 
@@ -143,7 +189,7 @@ def _read_line(line: bytes) -> Any:
 def run_units(
     units: Iterable[UnitOfWork],
     *,
-    workers: int = 1,
+    workers: AnyWorkers = 1,
     store: Store | None = None,
     identify: Callable[[Any], str],
 ) -> Generator[Result, None, None]:
@@ -154,9 +200,9 @@ def run_units(
 
     Args:
         units: The work; not more of it is taken than is under way.
-        workers: Processes that play at the same time, at least 1. Results do not depend on it.
-            With more than one, policies must be names or folders, and a script must be guarded by
-            ``if __name__ == "__main__"``, as always with processes.
+        workers: Processes that play at the same time, at least 1, or workers elsewhere. Results do
+            not depend on it. With more than one, policies must be names or folders, and a script
+            must be guarded by ``if __name__ == "__main__"``, as always with processes.
         store: Where results are looked up and kept, each as soon as it is there.
         identify: Names a policy for the store.
 
@@ -175,71 +221,99 @@ def run_units(
             if store:
                 store.put(unit.key(named), result)
         yield result
-        if workers > 1 and time.perf_counter() - begin >= START_AFTER:
+        if workers != 1 and time.perf_counter() - begin >= START_AFTER:
             break
     else:
         return
-    yield from _spread(remaining, workers, store, named)
+    with _processes(workers) if isinstance(workers, int) else workers.crew() as crew:
+        yield from _spread(remaining, crew, store, named)
 
 
 def _spread(
     units: Iterator[UnitOfWork],
-    workers: int,
+    crew: Crew,
     store: Store | None,
     named: Callable[[Any], str],
-) -> Generator[Result, None, None]:
-    """Plays units in other processes; a few more are handed out than can be played at once."""
-    under_way: deque[tuple[UnitOfWork, Future[Result] | Result]] = deque()
-    context = multiprocessing.get_context("spawn")
-    before = set(multiprocessing.active_children())
-    executor = ProcessPoolExecutor(workers, context, _begin_worker)
+) -> Iterator[Result]:
+    """Has units played elsewhere; a few more are handed out than can be played at once."""
+    under_way: deque[tuple[UnitOfWork, Any, Result | None]] = deque()
 
     def finish() -> Result:
-        unit, result = under_way.popleft()
-        if isinstance(result, Future):
-            result = result.result()
-            if store:
-                store.put(unit.key(named), result)
+        unit, ticket, known = under_way.popleft()
+        if known is not None:
+            return known
+        result = crew.result(ticket)
+        if store:
+            store.put(unit.key(named), result)
         return result
 
     try:
         for unit in units:
             known = store.get(unit.key(named)) if store else None
-            under_way.append((unit, known or executor.submit(_play, unit)))
-            if len(under_way) > 2 * workers:
+            ticket = crew.submit(unit) if known is None else None
+            under_way.append((unit, ticket, known))
+            if len(under_way) > 2 * crew.size:
                 yield finish()
         while under_way:
             yield finish()
-    except BrokenProcessPool:
-        raise WorkerError(
-            "a process that played has been killed, perhaps for want of memory; results that were "
-            "kept are kept: try again with fewer workers"
-        ) from None
     finally:
-        # Whether all is done, the caller has enough, or Ctrl-C: what has been played is kept.
-        for unit, result in under_way:
-            if store and isinstance(result, Future) and result.done() and not result.exception():
-                store.put(unit.key(named), result.result())
-        executor.shutdown(wait=not under_way, cancel_futures=True)
-        if under_way:
-            for process in set(multiprocessing.active_children()) - before:
-                process.terminate()
+        # Whether the caller has enough, Ctrl-C came or a unit failed: what was played is kept.
+        for unit, ticket, known in under_way:
+            if store and known is None and crew.is_done(ticket):
+                store.put(unit.key(named), crew.result(ticket))
 
 
-_load_here: Load | None = None
+@contextmanager
+def _processes(size: int) -> Iterator[_Processes]:
+    """Starts processes of this machine."""
+    before = set(multiprocessing.active_children())
+    context = multiprocessing.get_context("spawn")
+    executor = ProcessPoolExecutor(size, context, _begin_worker)
+    try:
+        yield _Processes(size, executor)
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - before:
+            process.terminate()
+
+
+class _Processes:
+    def __init__(self, size: int, executor: ProcessPoolExecutor) -> None:
+        self.size = size
+        self._executor = executor
+
+    def submit(self, unit: UnitOfWork) -> Future[Result]:
+        try:
+            return self._executor.submit(play_here, unit)
+        except BrokenProcessPool:
+            raise WorkerError(KILLED) from None
+
+    def result(self, ticket: Future[Result]) -> Result:
+        try:
+            return ticket.result()
+        except BrokenProcessPool:
+            raise WorkerError(KILLED) from None
+
+    def is_done(self, ticket: Future[Result]) -> bool:
+        return ticket.done() and not ticket.cancelled() and not ticket.exception()
 
 
 def _begin_worker() -> None:
-    global _load_here  # noqa: PLW0603  (what a process of the pool keeps between units)
     # Ctrl-C reaches every process of a terminal; the one that gathers results ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _load_here = _loader()
+    # For networks that are loaded later; see _one_thread.
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 
-def _play(unit: UnitOfWork) -> Result:
-    assert _load_here is not None
+def play_here(unit: UnitOfWork) -> Result:
+    """Plays a unit in a process that is there for that, and keeps the policies it has loaded."""
     with _one_thread():
-        return unit.play(_load_here)
+        return unit.play(_load_once())
+
+
+@cache
+def _load_once() -> Load:
+    return _loader()
 
 
 def _loader() -> Load:
@@ -261,8 +335,6 @@ def _one_thread() -> Iterator[None]:
     """Lets networks use one thread: they round otherwise with another number of them."""
     torch = sys.modules.get("torch")
     if torch is None:
-        # Not loaded yet; a policy that loads it does so with this in place.
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
         yield
         return
     before = torch.get_num_threads()

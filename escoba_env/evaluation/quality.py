@@ -32,7 +32,7 @@ from escoba_env.evaluation.duplicate import (
     duplicate_table,
     mean_interval,
 )
-from escoba_env.evaluation.pool import Load, Store, check_workers, run_units
+from escoba_env.evaluation.pool import AnyWorkers, Load, Store, check_workers, run_units
 from escoba_env.evaluation.units import A, Table, check_names, identify
 from escoba_env.rules import Rules, make_rules
 from escoba_env.solver import NO_LIMIT, Memory, make_memory
@@ -200,7 +200,7 @@ def decision_quality(
     against: str | Path = "greedy",
     deals: int = 100,
     seed: int = 0,
-    workers: int = 1,
+    workers: AnyWorkers = 1,
     folder: str | Path | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     **fields: Any,

@@ -31,7 +31,7 @@ from escoba_env.evaluation.duplicate import (
     mean_interval,
     pairing_of,
 )
-from escoba_env.evaluation.pool import Store, check_workers
+from escoba_env.evaluation.pool import AnyWorkers, Store, check_workers
 from escoba_env.evaluation.units import Played, Table, check_names, play_tables
 from escoba_env.files import write_whole
 from escoba_env.rules import Rules, make_rules
@@ -170,7 +170,7 @@ def tournament(
     episode: str = "round",
     deals: int = 1000,
     seed: int = 0,
-    workers: int = 1,
+    workers: AnyWorkers = 1,
     folder: str | Path | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     **fields: Any,
@@ -395,7 +395,7 @@ def cross_play(
     episode: str = "round",
     deals: int = 1000,
     seed: int = 0,
-    workers: int = 1,
+    workers: AnyWorkers = 1,
     folder: str | Path | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     **fields: Any,

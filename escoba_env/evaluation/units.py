@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from escoba_env.batch import Batch
 from escoba_env.engine.record import TWELFTHS
 from escoba_env.evaluation.playout import play_out
-from escoba_env.evaluation.pool import Load, Store, run_units
+from escoba_env.evaluation.pool import AnyWorkers, Load, Store, run_units
 from escoba_env.policies import Policy, load_policy, split_options
 from escoba_env.policies.checkpoint import CARD, WEIGHTS, find_checkpoint
 from escoba_env.rules import Rules
@@ -156,7 +156,7 @@ def play_tables(
     deals: int,
     seed: int,
     block: int = UNIT_DEALS,
-    workers: int = 1,
+    workers: AnyWorkers = 1,
     store: Store | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     enough: Callable[[list[Played]], bool] | None = None,
