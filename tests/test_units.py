@@ -196,6 +196,8 @@ def test_a_checkpoint_is_known_by_what_is_in_it(tmp_path: Path) -> None:
     (folder / "card.json").write_text(json.dumps({**card, "licence": "other"}))
     assert identify(folder) != before
     assert identify("greedy") == "greedy"
+    # A checkpoint in an option, whether or not there is such a policy.
+    assert identify(f"search:rollout={folder}").startswith(f"search:rollout={folder} sha256=")
 
 
 def test_keys_tell_everything_apart_that_matters(tmp_path: Path) -> None:

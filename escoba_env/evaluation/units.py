@@ -257,10 +257,13 @@ def identify(policy: PolicyLike) -> str:
             f"policy {policy!r} is an object; allowed here: a name or a folder, which can be "
             f"loaded again"
         )
-    folder = find_checkpoint(split_options(str(policy))[0])
-    if folder is None:
-        return str(policy)
-    digest = hashlib.sha256()
-    for name in (CARD, WEIGHTS):
-        digest.update((folder / name).read_bytes())
-    return f"{policy} sha256={digest.hexdigest()[:16]}"
+    name, options = split_options(str(policy))
+    digests = []
+    # An option may name a checkpoint too, such as the one that a search plays games out with.
+    for value in (name, *options.values()):
+        folder = find_checkpoint(value) if isinstance(value, str) else None
+        if folder is not None:
+            files = [folder / CARD, folder / WEIGHTS]
+            content = b"".join(file.read_bytes() for file in files if file.is_file())
+            digests.append(f" sha256={hashlib.sha256(content).hexdigest()[:16]}")
+    return str(policy) + "".join(digests)
