@@ -58,8 +58,8 @@ V1 = Ladder(
     preset="classic",
     episode="round",
     seed=1_515_151_515,
-    deals=1000,
-    opponents=(("random", 1), ("greedy", 1), ("counting", 1), ("search:worlds=16", 1)),
+    deals=2000,
+    opponents=(("random", 1), ("greedy", 1), ("counting", 1), ("search:worlds=64", 1)),
 )
 
 LADDERS = MappingProxyType({V1.name: V1})
