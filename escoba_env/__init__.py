@@ -3,6 +3,7 @@
 Environments: ``escoba_v0.env()`` (PettingZoo AEC), ``gymnasium.make("escoba_env/Escoba-v0")`` and
 ``make_vec``, ``envs.sb3.EscobaVecEnv`` (Stable-Baselines3), ``AllSeatsEnv`` (self-play).
 Engine: ``Game`` (one), ``Batch`` (many). Policies: ``load_policy``.
+Evaluation: ``evaluate``, more in ``escoba_env.evaluation``. One game: ``Replay``, ``analyse``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from escoba_env.envs.registration import register
 
 if TYPE_CHECKING:
+    from escoba_env.analysis import analyse
     from escoba_env.batch import Batch, IllegalActionError, Views
     from escoba_env.encoding import Encoding
     from escoba_env.envs.all_seats import AllSeatsEnv
@@ -20,10 +22,12 @@ if TYPE_CHECKING:
     from escoba_env.game import Game
     from escoba_env.notation import Move, parse_move
     from escoba_env.policies import Policy, load_policy
+    from escoba_env.replay import Replay
     from escoba_env.rules import PRESETS, Rules, RulesError, make_rules
 
 _HOMES = {
     "AllSeatsEnv": "envs.all_seats",
+    "analyse": "analysis",
     "Batch": "batch",
     "IllegalActionError": "batch",
     "Views": "batch",
@@ -35,6 +39,7 @@ _HOMES = {
     "parse_move": "notation",
     "Policy": "policies",
     "load_policy": "policies",
+    "Replay": "replay",
     "PRESETS": "rules",
     "Rules": "rules",
     "RulesError": "rules",
@@ -52,9 +57,11 @@ __all__ = [
     "IllegalActionError",
     "Move",
     "Policy",
+    "Replay",
     "Rules",
     "RulesError",
     "Views",
+    "analyse",
     "evaluate",
     "load_policy",
     "make_rules",

@@ -248,6 +248,16 @@ def test_a_game_is_recorded_shown_and_analysed(tmp_path: Path) -> None:
     assert str(replay.rounds[0].moves[-1]) in shown
 
 
+def test_several_games_are_recorded_into_a_folder(tmp_path: Path) -> None:
+    command = ("record", "greedy", "random", "--out", str(tmp_path / "games"), "--seed", "3")
+    result = escoba(*command, "--game", "5", "--games", "3")
+    assert result.exit_code == 0, result.stderr
+    assert len(result.stdout.splitlines()) == 3
+    for index in (5, 6, 7):
+        replay = Replay.load(tmp_path / "games" / f"game-{index}.json")
+        assert replay == play_game(["greedy", "random"], seed=3, index=index)
+
+
 def test_the_checkpoints_for_the_rules_are_asked() -> None:
     values = as_json("analyse", Game(seed=1).to_text())
     assert values["policies"] == ["classic-2p"]
@@ -328,6 +338,7 @@ POSITION = Game(seed=1).to_text()
         (("record", "greedy", "--out", "x"), ("1 policies", "2 to 4")),
         (("record", "greedy", "random", "--out", "/"), ("/ cannot be written",)),
         (("record", "greedy", "random", "--out", "x", "--game", "-1"), ("index -1",)),
+        (("record", "greedy", "random", "--out", "x", "--games", "0"), ("games 0", "1 to")),
         (("replay", "none.json"), ("none.json cannot be read", "No such file")),
         (("replay", __file__), ("test_cli.py is not JSON",)),
         (("analyse", "none.json"), ("none.json cannot be read", "No such file")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import statistics
 from collections import Counter
@@ -355,6 +356,40 @@ def test_policies_are_reported_as_they_were_asked_for() -> None:
     result = evaluate(Recorder(GreedyPolicy()), "random", Rules(players=3), deals=2)
     assert (result.a, result.b) == ("recorded greedy", "random")
     assert result.rules == Rules(players=3)
+
+
+# -- precision ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunk", [50, 100, 130])
+def test_a_precision_stops_after_the_first_chunk_that_reaches_it(chunk: int) -> None:
+    fields: dict[str, Any] = {"players": 3, "ties": "split", "chunk": chunk}
+    result = evaluate("greedy", "random", deals=5000, precision=0.15, **fields)
+    assert result.half_width <= result.precision == 0.15
+    assert result.deals % chunk == 0
+    assert 200 <= result.deals < 5000
+    before = evaluate("greedy", "random", deals=result.deals - chunk, **fields)
+    assert before.deals < 200 or before.half_width > 0.15
+    # But for what was asked for, it is the evaluation of as many deals.
+    plain = evaluate("greedy", "random", deals=result.deals, **fields)
+    assert dataclasses.replace(plain, precision=0.15) == result
+
+
+def test_a_precision_is_given_up_with_the_deals() -> None:
+    result = evaluate("greedy", "random", deals=250, precision=1e-9)
+    assert result.deals == 250
+    assert result.half_width > 1e-9
+
+
+def test_a_certain_margin_takes_the_fewest_deals() -> None:
+    result = evaluate("greedy", "greedy", deals=5000, precision=0.01)
+    assert (result.deals, result.half_width) == (200, 0)
+
+
+@pytest.mark.parametrize("value", [0, -0.1, float("nan"), float("inf"), "x", True])
+def test_impossible_precisions_are_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"precision .* allowed: a number above 0"):
+        evaluate("greedy", "random", precision=value)
 
 
 # -- faults ---------------------------------------------------------------------------------

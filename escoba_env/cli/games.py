@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from escoba_env.analysis import Analysis, analyse
+from escoba_env.checks import whole
 from escoba_env.cli.common import (
     REFUSALS,
     AsJson,
@@ -37,7 +39,10 @@ def _record(
     policies: Annotated[
         list[str], typer.Argument(metavar="POLICY...", help="Who plays: a policy for each seat.")
     ],
-    out: Annotated[str, typer.Option(metavar="FILE", help="File to write the replay into.")],
+    out: Annotated[
+        str,
+        typer.Option(metavar="PATH", help="File of the replay; with --games a folder for them."),
+    ],
     preset: Preset = "classic",
     partnership: Partnership = False,
     rule: RuleChanges = None,
@@ -46,20 +51,27 @@ def _record(
     game: Annotated[
         int, typer.Option(parser=read_whole, metavar="N", help="Which game of the seed.")
     ] = 0,
+    games: Annotated[
+        int | None,
+        typer.Option(parser=read_whole, metavar="N", help="How many games, from that one on."),
+    ] = None,
 ) -> None:
-    """Play one game and write it down; the same deal as in evaluate."""
+    """Play games and write them down; the same deals as in evaluate."""
     try:
         if not 2 <= len(policies) <= 4:
             raise ValueError(
                 f"{len(policies)} policies are not possible; allowed: one a seat, 2 to 4"
             )
         fields = read_fields(len(policies), partnership, rule)
-        replay = play_game(policies, preset, episode=episode, seed=seed, index=game, **fields)
-        replay.save(out)
+        number = 1 if games is None else whole("games", games, 1, 10**6)
+        for index in range(game, game + number):
+            path = out if games is None else str(Path(out) / f"game-{index}.json")
+            replay = play_game(policies, preset, episode=episode, seed=seed, index=index, **fields)
+            replay.save(path)
+            scores = " : ".join(f"{score:g}" for score in replay.game().scores)
+            typer.echo(f"{path}: {replay.turns} turns, {scores}")
     except REFUSALS as error:
         fail(error)
-    scores = " : ".join(f"{score:g}" for score in replay.game().scores)
-    typer.echo(f"{out}: {replay.turns} turns, {scores}")
 
 
 @app.command("replay")
