@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -284,7 +284,7 @@ class _Processes:
 
     def submit(self, unit: UnitOfWork) -> Future[Result]:
         try:
-            return self._executor.submit(play_here, unit)
+            return self._executor.submit(play_here, unit, "processes")
         except BrokenProcessPool:
             raise WorkerError(KILLED) from None
 
@@ -305,14 +305,20 @@ def _begin_worker() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
 
 
-def play_here(unit: UnitOfWork) -> Result:
-    """Plays a unit in a process that is there for that, and keeps the policies it has loaded."""
+def play_here(unit: UnitOfWork, crew: str) -> Result:
+    """Plays a unit in a process that is there for that.
+
+    Args:
+        unit: The unit.
+        crew: A name for the crew that the process belongs to. Policies are loaded once for it: the
+            next crew may find others under the same names.
+    """
     with _one_thread():
-        return unit.play(_load_once())
+        return unit.play(_load_for(crew))
 
 
-@cache
-def _load_once() -> Load:
+@lru_cache(maxsize=1)
+def _load_for(crew: str) -> Load:  # noqa: ARG001  (the cache's key)
     return _loader()
 
 

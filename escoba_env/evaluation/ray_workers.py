@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -65,10 +66,11 @@ class _RayCrew:
     def __init__(self, ray: Any) -> None:
         self._ray = ray
         self._play = ray.remote(num_cpus=1)(play_here)
+        self._name = uuid.uuid4().hex
         self.size = max(1, int(ray.cluster_resources().get("CPU", 1)))
 
     def submit(self, unit: UnitOfWork) -> Any:
-        return self._play.remote(unit)
+        return self._play.remote(unit, self._name)
 
     def result(self, ticket: Any) -> Result:
         try:
