@@ -169,7 +169,7 @@ class _Moves:
     """Every whole turn of a position, and what each policy says of it.
 
     A turn is one or more picks, and some can be made in more than one order: the probability of a
-    move is the sum over all ways to it, and its value that of the pick which completes it.
+    move is the sum over all ways to it, and its value that of the last pick that has one.
     """
 
     def __init__(
@@ -185,24 +185,28 @@ class _Moves:
         self.probabilities: dict[str, dict[Move, float]] = {name: {} for name in policies}
         self.values: dict[str, dict[Move, float]] = {name: {} for name in policies}
         at = int(record["turn_index"][0])
-        # Positions within the turn, with how likely each policy comes there.
-        level: dict[tuple[int, ...], tuple[Records, dict[str, float]]] = {
-            (): (copy_records(record), dict.fromkeys(policies, 1.0))
+        # Positions within the turn, with how likely each policy comes there and what it expects.
+        unknown = dict.fromkeys(policies, float("nan"))
+        level: dict[Any, tuple[Records, dict[str, float], dict[str, float]]] = {
+            (): (copy_records(record), dict.fromkeys(policies, 1.0), unknown)
         }
         while level:
-            states = np.concatenate([state for state, _ in level.values()])
+            states = np.concatenate([state for state, _, _ in level.values()])
             views = self.views(states)
             said = {name: _said(policy, views) for name, policy in policies.items()}
-            after: dict[tuple[int, ...], tuple[Records, dict[str, float]]] = {}
-            for row, (state, reached) in enumerate(level.values()):
+            after: dict[Any, tuple[Records, dict[str, float], dict[str, float]]] = {}
+            for row, (state, reached, expected) in enumerate(level.values()):
                 for action in cards_in(state["legal"][0]):
                     child = copy_records(state)
                     kernels.apply_pick(spec, child, action)
                     ways = {n: reached[n] * float(said[n][0][row, action]) for n in policies}
+                    values = {n: float(said[n][1][row, action]) for n in policies}
+                    values = {n: expected[n] if np.isnan(v) else v for n, v in values.items()}
                     if child["turn_index"][0] == at:
                         key = tuple(int(child[name][0]) for name in ("played", "picked", "placing"))
-                        before = after.get(key, (child, dict.fromkeys(policies, 0.0)))[1]
-                        after[key] = (child, {n: before[n] + ways[n] for n in policies})
+                        if key in after:
+                            ways = {n: after[key][1][n] + ways[n] for n in policies}
+                        after[key] = (child, ways, values)
                         continue
                     move = logged_move(child[0], at)
                     assert move is not None
@@ -210,9 +214,8 @@ class _Moves:
                     for name in policies:
                         likely = self.probabilities[name]
                         likely[move] = likely.get(move, 0.0) + ways[name]
-                        value = float(said[name][1][row, action])
-                        if not np.isnan(value):
-                            self.values[name][move] = value
+                        if not np.isnan(values[name]):
+                            self.values[name][move] = values[name]
             level = after
 
     def views(self, states: Records) -> Views:

@@ -124,6 +124,26 @@ def test_values_of_a_policy_are_those_of_the_last_pick() -> None:
         assert row.values["uniform"] in game.picks_of(row.move) or len(game.picks_of(row.move)) > 1
 
 
+def test_a_search_plays_what_it_values_most() -> None:
+    policy = load_policy("search:worlds=4")
+    valued = 0
+    for seed in range(12):
+        game = game_after(seed, seed, capture="optional")
+        view = game.view(game.turn)
+        values = policy.action_values(view)[0]  # type: ignore[attr-defined]
+        assert set(np.flatnonzero(~np.isnan(values))) <= set(game.legal_actions())
+        if not np.isnan(values).all():
+            valued += 1
+            assert values[policy.act(view)[0]] == pytest.approx(np.nanmax(values))
+            result = analyse(game, [policy], double_dummy=False)
+            # A search compares no moves that come to the same.
+            assert any("search" in row.values for row in result.moves)
+            assert all(set(row.values) <= {"search"} for row in result.moves)
+    assert valued > 6
+    with pytest.raises(ValueError, match="option time is not possible here; allowed: worlds"):
+        load_policy("search:time=0.1").action_values(game.view(game.turn))  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("episode", ["round", "match"])
 def test_the_endgame_has_exact_values(episode: str) -> None:
     for seed in range(5):

@@ -421,6 +421,30 @@ def end_search(spec, records, numbers, sums, actions):
         )
 
 
+@entry
+def action_margins(spec, records, numbers, sums, weight, margins):
+    """Writes the best mean of the moves that each action leads to, where there was a search.
+
+    Args:
+        weight: What sums are divided by: worlds, and those that ``counting`` counts for.
+        margins: float64 (n, NUM_ACTIONS), of the others nothing is written.
+    """
+    desk = make_desk()
+    moves = desk[3]
+    for i in range(len(records)):
+        if numbers[i] == 0:
+            continue
+        s = records[i]
+        for row in range(list_root_moves(spec[0], s, desk)):
+            mean = sums[i, row] / weight
+            rest = actions_of(s, moves[row, CARD], moves[row, TAKEN], moves[row, PLACE])
+            while rest:
+                action = lowest(rest)
+                if not margins[i, action] >= mean:
+                    margins[i, action] = mean
+                rest &= rest - 1
+
+
 # -- play-outs by a policy outside the kernels ----------------------------------------------
 
 

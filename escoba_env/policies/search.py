@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escoba_env.batch import MAX_THREADS, Records, Views
+from escoba_env.cards import NUM_ACTIONS
 from escoba_env.checks import whole
 from escoba_env.engine import batch as game_kernels
 from escoba_env.engine import search as kernels
@@ -131,6 +132,28 @@ class SearchPolicy:
 
         spread(search, len(views), self.threads, min_rows=1)
         return actions
+
+    def action_values(self, views: Views) -> NDArray[np.float64]:
+        """Returns the margin of the round that it expects from each action; for analysis.
+
+        Returns:
+            float64 (n, 43); ``nan`` for illegal actions, and where it plays without a search.
+        """
+        check_knowledge(views, self.name, self.cheats)
+        if self.time is not None:
+            raise ValueError("option time is not possible here; allowed: worlds")
+        numbers = np.empty(len(views), np.int64)
+        sums = np.zeros((len(views), MOST_MOVES))
+        actions = np.empty(len(views), np.int64)
+        values = np.full((len(views), NUM_ACTIONS), np.nan)
+        kernels.begin_search(
+            *(views.spec, views.records, self.solver_turns, float(self._prior)),
+            *(numbers, sums, actions),
+        )
+        self._add(views, 0, self.worlds, numbers, sums)
+        weight = float(self.worlds + self._prior)
+        kernels.action_margins(views.spec, views.records, numbers, sums, weight, values)
+        return values
 
     def _add_for(
         self, seconds: float, views: Views, numbers: NDArray[np.int64], sums: NDArray[np.float64]
