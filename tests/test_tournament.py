@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -270,6 +271,12 @@ def test_shipped_ladders_are_what_was_published() -> None:
         "search",
     ]
     assert {weight for _, weight in v1.opponents} == {1}
+
+
+def test_ladder_v1_never_changes() -> None:
+    # The first of its deals. Another margin is another ladder, whatever the reason.
+    first = dataclasses.replace(LADDERS["v1"], deals=20)
+    assert [rung.margin for rung in ladder("greedy", first).rungs] == [2.325, 0.0, -1.075, -1.325]
 
 
 def test_unknown_ladders_and_policies_are_refused() -> None:
