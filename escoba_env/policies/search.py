@@ -137,8 +137,8 @@ class SearchPolicy:
         """Returns the margin of the round that it expects from each action; for analysis.
 
         Returns:
-            float64 (n, 43); ``nan`` for illegal actions, for those that come to the same as another,
-            and where it plays without a search.
+            float64 (n, 43); ``nan`` for illegal actions, for those that come to the same as
+            another, and where it plays without a search.
         """
         check_knowledge(views, self.name, self.cheats)
         if self.time is not None:
