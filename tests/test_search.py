@@ -317,6 +317,7 @@ def test_a_learned_policy_plays_out_and_leads_a_tree() -> None:
     for search in (
         "search:worlds=3,rollout=classic-2p",
         "ismcts:iterations=6,policy=classic-2p",
+        "ismcts:iterations=6,policy=classic-2p,rollout=counting",
     ):
         policy = load_policy(search)
         together = policy.act(views)

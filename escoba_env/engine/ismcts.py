@@ -407,6 +407,30 @@ def walk(
 
 
 @entry
+def end_iteration_by_value(
+    spec, records, states, values, deals, solver_turns, trees, paths, lengths
+):
+    """Adds up what a policy expects where the walk has ended, for two sides.
+
+    Args:
+        values: Float (n,): the margin that the seat to move expects in each of ``states``; where
+            the round is over or solved nothing is read.
+    """
+    kit = make_kit()
+    for i in range(len(records)):
+        seat = int(records[i]["turn"])
+        stop = last_stock(spec[0], records[i], deals)
+        value, is_over = margin_so_far(spec[0], states[i], seat, stop, solver_turns, kit)
+        if not is_over:
+            value = float(values[i])
+            if (states[i]["turn"] - seat) % 2:
+                value = -value
+        add_up(
+            spec[0], trees[i], paths[i], lengths[i], states[i], seat, value, stop, solver_turns, kit
+        )
+
+
+@entry
 def end_iteration(
     spec, records, keys, iteration, states, rollout, deals, solver_turns, trees, paths, lengths
 ):

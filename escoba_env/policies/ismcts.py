@@ -37,10 +37,14 @@ ROWS_AT_ONCE = 2**20
 
 @runtime_checkable
 class _Likely(Protocol):
-    """A policy that says how likely each action is."""
+    """A policy that says how likely each action is, and what margin it expects."""
 
     def probabilities(self, views: Views) -> NDArray[np.float32]:
         """Returns the probability of every action for each view, float32 (n, 43)."""
+        ...
+
+    def margins(self, views: Views) -> NDArray[np.float32]:
+        """Returns the margin of the round that each view's side expects, float32 (n,)."""
         ...
 
 
@@ -49,9 +53,10 @@ class ISMCTSPolicy:
 
     Single-observer information-set Monte Carlo tree search (Cowling, Powley and Whitehouse, 2012).
     Moves are chosen by UCB1, in favour of what ``counting`` says of them, or with ``policy`` by
-    PUCT, in favour of what that policy would choose; from a new move on the round is played out as
-    by ``search``. Of the moves at the top the one visited most is played. With two players and
-    nothing but the other hand hidden, the exact solver plays instead.
+    PUCT, in favour of what that policy would choose. From a new move on the round is played out as
+    by ``search``, or with two sides and ``policy``, the margin is what that expects. Of the moves
+    at the top the one visited most is played. With two players and nothing but the other hand
+    hidden, the exact solver plays instead.
 
     It looks at the margin of the present round, in a match too.
 
@@ -59,7 +64,8 @@ class ISMCTSPolicy:
         iterations: Iterations of each decision; default 500.
         policy: Name or folder of a learned policy; default: none.
         exploration: How much moves that were seldom tried are favoured, in points; default 0.7.
-        rollout: ``counting`` (default), ``greedy`` or ``random``.
+        rollout: Who plays out: ``counting``, ``greedy`` or ``random``; default: ``counting``, or
+            with a ``policy`` that was trained for margins of rounds, and two sides, nobody.
         deals: As for ``search``.
         solver_turns: As for ``search``.
         threads: Threads that share the decisions of a call; results do not depend on it.
@@ -77,18 +83,18 @@ class ISMCTSPolicy:
         iterations: int = 500,
         policy: str | Policy | None = None,
         exploration: float = 0.7,
-        rollout: str = "counting",
+        rollout: str | None = None,
         deals: int = 1,
         solver_turns: int = 6,
         threads: int = 1,
     ) -> None:
         self.iterations = whole("option iterations", iterations, 1, MOST_ITERATIONS)
         self.exploration = _exploration(exploration)
-        if rollout not in ROLLOUTS:
+        if rollout is not None and rollout not in ROLLOUTS:
             raise ValueError(
                 f"option rollout {rollout!r} is not possible; allowed: {', '.join(ROLLOUTS)}"
             )
-        self._rollout = ROLLOUTS.index(rollout)
+        self._rollout = ROLLOUTS.index(rollout or "counting")
         self.deals = whole("option deals", deals, 0, MOST_DEALS)
         self.solver_turns = whole("option solver_turns", solver_turns, 0, MOST_TURNS)
         self.threads = check_threads(threads)
@@ -101,6 +107,7 @@ class ISMCTSPolicy:
                     f"of a learned policy"
                 )
             self._player = player
+        self._expects = rollout is None and getattr(self._player, "expects_margins", False)
 
     def act(self, views: Views) -> NDArray[np.int64]:
         """Chooses an action for each view; see ``Policy.act``."""
@@ -145,32 +152,32 @@ class ISMCTSPolicy:
             ended = np.zeros(number, np.bool_)
             live = np.arange(number)
             while live.size:
-                seen = np.empty(len(live), STATE)
-                their_keys = np.empty(len(live), np.int64)
-                turns = states["turn"][live].astype(np.int64)
-                game_kernels.view_games(spec, states, live, turns, seen, their_keys)
-                asked = Views(views.rules, views.episode, spec, seen, their_keys)
+                likely = player.probabilities(_seen(views, states, live))
                 kernels.walk(
-                    *(spec, records, live, states, player.probabilities(asked), *limits),
+                    *(spec, records, live, states, likely, *limits),
                     *(self.exploration, trees, sizes, paths, lengths, ended),
                 )
-                # A round that is over is nobody's turn.
                 live = live[~ended[live]]
-            kernels.end_iteration(
-                spec,
-                records,
-                keys,
-                iteration,
-                states,
-                self._rollout,
-                *limits,
-                trees,
-                paths,
-                lengths,
-            )
+            walked = trees, paths, lengths
+            if self._expects and views.rules.num_sides == 2:
+                expected = player.margins(_seen(views, states, np.arange(number)))
+                kernels.end_iteration_by_value(spec, records, states, expected, *limits, *walked)
+            else:
+                kernels.end_iteration(
+                    spec, records, keys, iteration, states, self._rollout, *limits, *walked
+                )
         actions = np.empty(number, np.int64)
         kernels.end_trees(spec, records, trees, actions)
         return actions
+
+
+def _seen(views: Views, states: Records, games: NDArray[np.int64]) -> Views:
+    """What the seats to move in some worlds of views see."""
+    records = np.empty(len(games), STATE)
+    keys = np.empty(len(games), np.int64)
+    turns = states["turn"][games].astype(np.int64)
+    game_kernels.view_games(views.spec, states, games, turns, records, keys)
+    return Views(views.rules, views.episode, views.spec, records, keys)
 
 
 class CheatingISMCTSPolicy(ISMCTSPolicy):

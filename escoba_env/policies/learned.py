@@ -92,6 +92,31 @@ class LearnedPolicy:
             result: NDArray[np.float32] = torch.softmax(logits, 1).numpy()
         return result
 
+    @property
+    def expects_margins(self) -> bool:
+        """Whether its card says that it was trained to expect the margin of a round."""
+        config = self.card.training.get("config", {})
+        return (
+            self.card.episode == "round"
+            and config.get("reward") == "margin"
+            and config.get("reward_timing", "round_end") == "round_end"
+            and isinstance(config.get("reward_scale"), int | float)
+        )
+
+    def margins(self, views: Views) -> NDArray[np.float32]:
+        """Returns the margin of the round that each view's side expects, float32 (n,).
+
+        Raises:
+            ValueError: Unless it ``expects_margins``.
+        """
+        if not self.expects_margins:
+            raise ValueError(f"policy {self.name!r} was not trained for the margin of a round")
+        observations, _ = self._observe(views)
+        with torch.inference_mode():
+            values = self.network.value(torch.from_numpy(observations))
+        result: NDArray[np.float32] = values.numpy() / self.card.training["config"]["reward_scale"]
+        return result
+
     def act(self, views: Views) -> NDArray[np.int64]:
         """Chooses an action for each view; see ``Policy.act``."""
         if len(views) == 0:

@@ -236,7 +236,8 @@ class CheatingSearchPolicy(SearchPolicy):
     """Cheats: plays every move out in the deal as it is, all hidden cards known.
 
     A ceiling to measure others by, never an opponent: only ``evaluate`` and ``play_out`` give it
-    the games that it needs. With ``solver_turns=42`` and two sides it plays perfectly.
+    the games that it needs. With ``solver_turns=42`` and two sides it plays as the exact solver
+    does: perfectly against perfect play, which is not the most that can be won from others.
 
     Args:
         rollout: As for ``search``; every seat of a play-out still knows only what it would.
