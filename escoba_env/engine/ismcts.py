@@ -19,11 +19,11 @@ from escoba_env.engine.outlook import greedy_action
 from escoba_env.engine.record import NOBODY, STATE
 from escoba_env.engine.search import (
     deal_world,
+    is_decided,
     last_stock,
     list_root_moves,
     make_kit,
-    margin_so_far,
-    play_on,
+    play_turn,
     settled_action,
     word_of,
 )
@@ -173,25 +173,13 @@ def move_by_chance(spec, tree, parent, moves, number, children, hints, explorati
 
 
 @kernel
-def add_up(spec, tree, path, length, s, seat, value, stop, solver_turns, kit):
-    """Adds what a play-out has come to to every move that led to it.
-
-    Args:
-        s: Where the play-out has ended.
-        value: The margin of ``seat``'s side there.
-    """
-    sides = int(spec["sides"])
+def add_up(spec, tree, path, length, margins):
+    """Adds what a play-out has come to, by side, to every move that led to it."""
     tree[0]["visits"] += 1
     for i in range(length):
         at = path[i]
-        mover = tree[at]["seat"]
-        margin = value
-        if mover % sides != seat % sides:
-            margin = -value
-            if sides > 2:
-                margin, _ = margin_so_far(spec, s, mover, stop, solver_turns, kit)
         tree[at]["visits"] += 1
-        tree[at]["total"] += margin
+        tree[at]["total"] += margins[tree[at]["seat"] % spec["sides"]]
 
 
 @kernel
@@ -210,6 +198,7 @@ def iterate(
     path,
     children,
     copies,
+    margins,
     kit,
 ):
     """Deals a world, walks down the tree, adds a move to it and plays on from there.
@@ -219,35 +208,35 @@ def iterate(
     """
     desk = kit[0]
     moves = desk[3]
-    seat = int(s["turn"])
     stop = last_stock(spec, s, deals)
     copies[0] = s
     world = copies[0]
     deal_world(spec, world, kit[6], key, iteration)
+    word = word_of(key, iteration)
     node = 0
     length = 0
-    grown = False
-    while not grown:
-        _, is_over = margin_so_far(spec, world, seat, stop, solver_turns, kit)
-        number = 0 if is_over else list_root_moves(spec, world, desk)
+    walking = True
+    while not is_decided(spec, world, stop, solver_turns, kit, margins):
+        number = list_root_moves(spec, world, desk) if walking else 0
         if number == 0:
-            break
+            word += 1
+            play_turn(spec, world, rollout, word, desk)
+            walking = False
+            continue
         value_turns(spec, world, desk, number)
         row = move_by_value(spec, tree, node, moves, number, children, desk[4], exploration, prior)
         card, taken, place = moves[row, CARD], moves[row, TAKEN], moves[row, PLACE]
         following = children[row]
         if following == NOBODY:
-            add_child(spec, tree, node, size, int(world["turn"]), card, taken, place)
             following = size
+            add_child(spec, tree, node, following, int(world["turn"]), card, taken, place)
             size += 1
-            grown = True
+            walking = False
         node = following
         path[length] = node
         length += 1
         play_move(spec, world, card, taken, place)
-    word = word_of(key, iteration)
-    value = play_on(spec, world, seat, rollout, stop, solver_turns, word, kit)
-    add_up(spec, tree, path, length, world, seat, value, stop, solver_turns, kit)
+    add_up(spec, tree, path, length, margins)
     return size
 
 
@@ -285,7 +274,7 @@ def search_trees(
         iterations: Number of iterations, at least 1.
         rollout: As for ``search.play_on``.
         deals: As for ``search.search_worlds``.
-        solver_turns: As for ``search.margin_so_far``.
+        solver_turns: As for ``search.is_decided``.
         exploration: As for ``move_by_value``.
         prior: See there.
         actions: int64 (n,).
@@ -295,6 +284,7 @@ def search_trees(
     values = np.empty((1, NUM_ACTIONS), np.int64)
     tree = np.empty(iterations + 1, TREE)
     path = np.empty(MAX_TURNS + 1, np.int64)
+    margins = np.empty(4)
     children = np.empty(MOST_MOVES, np.int64)
     for i in range(len(records)):
         s = records[i]
@@ -320,6 +310,7 @@ def search_trees(
                 path,
                 children,
                 copies,
+                margins,
                 kit,
             )
         actions[i] = most_visited(spec[0], s, tree, kit[0])
@@ -347,9 +338,13 @@ def start_iteration(spec, records, keys, iteration, states, lengths):
 def walk(
     spec,
     records,
+    keys,
+    iteration,
     live,
     states,
     probabilities,
+    values,
+    rollout,
     deals,
     solver_turns,
     exploration,
@@ -357,93 +352,75 @@ def walk(
     sizes,
     paths,
     lengths,
+    grown,
     ended,
 ):
-    """Goes one move down in the trees ``live``.
+    """Goes one move down in the trees ``live``, or ends their iteration at a new move.
 
     Args:
         states: ``STATE`` (n,): where each tree's iteration is.
         probabilities: Float (len(live), 43): of the actions of the seat to move there.
+        values: Float (len(live),): the margin that this seat expects, for two sides; or none (0,):
+            then the game is played out.
+        rollout: As for ``search.play_on``.
+        deals: As for ``search.search_worlds``.
+        solver_turns: As for ``search.is_decided``.
+        exploration: As for ``move_by_chance``.
         trees: ``TREE`` (n, rows).
         sizes: int64 (n,): rows in use.
         paths: int64 (n, MAX_TURNS + 1): the rows walked so far, and
         lengths: int64 (n,): their number.
-        ended: bool (n,): whether the walk ends, at a new move or the end of the round.
+        grown: bool (n,): whether a move has been added.
+        ended: bool (n,): whether the iteration is over.
     """
     kit = make_kit()
     desk = kit[0]
     moves = desk[3]
     hints = desk[4]
     children = np.empty(MOST_MOVES, np.int64)
+    margins = np.empty(4)
     for j in range(len(live)):
         i = live[j]
+        s = states[i]
+        tree = trees[i]
         stop = last_stock(spec[0], records[i], deals)
-        seat = int(records[i]["turn"])
-        _, is_over = margin_so_far(spec[0], states[i], seat, stop, solver_turns, kit)
-        number = 0 if is_over else list_root_moves(spec[0], states[i], desk)
+        word = word_of(keys[i], iteration)
+        number = 0
+        while not is_decided(spec[0], s, stop, solver_turns, kit, margins):
+            if grown[i] and len(values):
+                side = int(s["turn"]) % 2
+                margins[side] = values[j]
+                margins[1 - side] = -values[j]
+                break
+            number = 0 if grown[i] else list_root_moves(spec[0], s, desk)
+            if number:
+                break
+            grown[i] = True
+            word += 1
+            play_turn(spec[0], s, rollout, word, desk)
         if number == 0:
+            add_up(spec[0], tree, paths[i], lengths[i], margins)
             ended[i] = True
             continue
         for row in range(number):
-            actions = actions_of(states[i], moves[row, CARD], moves[row, TAKEN], moves[row, PLACE])
+            actions = actions_of(s, moves[row, CARD], moves[row, TAKEN], moves[row, PLACE])
             alike = 0
             for other in range(number):
                 alike += moves[other, CARD] == moves[row, CARD]
             # What a first pick has is shared by the moves that it can lead to.
             hints[row] = probabilities[j, lowest(actions)] / alike
-        tree = trees[i]
         node = paths[i, lengths[i] - 1] if lengths[i] else 0
         row = move_by_chance(spec[0], tree, node, moves, number, children, hints, exploration)
         card, taken, place = moves[row, CARD], moves[row, TAKEN], moves[row, PLACE]
         at = children[row]
         if at == NOBODY:
             at = sizes[i]
-            add_child(spec[0], tree, node, at, int(states[i]["turn"]), card, taken, place)
+            add_child(spec[0], tree, node, at, int(s["turn"]), card, taken, place)
             sizes[i] += 1
-            ended[i] = True
+            grown[i] = True
         paths[i, lengths[i]] = at
         lengths[i] += 1
-        play_move(spec[0], states[i], card, taken, place)
-
-
-@entry
-def end_iteration_by_value(
-    spec, records, states, values, deals, solver_turns, trees, paths, lengths
-):
-    """Adds up what a policy expects where the walk has ended, for two sides.
-
-    Args:
-        values: Float (n,): the margin that the seat to move expects in each of ``states``; where
-            the round is over or solved nothing is read.
-    """
-    kit = make_kit()
-    for i in range(len(records)):
-        seat = int(records[i]["turn"])
-        stop = last_stock(spec[0], records[i], deals)
-        value, is_over = margin_so_far(spec[0], states[i], seat, stop, solver_turns, kit)
-        if not is_over:
-            value = float(values[i])
-            if (states[i]["turn"] - seat) % 2:
-                value = -value
-        add_up(
-            spec[0], trees[i], paths[i], lengths[i], states[i], seat, value, stop, solver_turns, kit
-        )
-
-
-@entry
-def end_iteration(
-    spec, records, keys, iteration, states, rollout, deals, solver_turns, trees, paths, lengths
-):
-    """Plays every game on from where the walk has ended, and adds up."""
-    kit = make_kit()
-    for i in range(len(records)):
-        seat = int(records[i]["turn"])
-        stop = last_stock(spec[0], records[i], deals)
-        word = word_of(keys[i], iteration)
-        value = play_on(spec[0], states[i], seat, rollout, stop, solver_turns, word, kit)
-        add_up(
-            spec[0], trees[i], paths[i], lengths[i], states[i], seat, value, stop, solver_turns, kit
-        )
+        play_move(spec[0], s, card, taken, place)
 
 
 @entry

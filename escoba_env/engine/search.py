@@ -219,7 +219,7 @@ def estimated_margin(spec, s, seat, work):
 
 @kernel
 def last_stock(spec, s, deals):
-    """How far the stock may be dealt in play-outs from a decision: ``stop`` of ``play_on``.
+    """How far the stock may be dealt in play-outs from a decision: ``stop`` of ``is_decided``.
 
     Where it would be one deal from the end of the round, there is no limit.
     """
@@ -235,54 +235,65 @@ def word_of(key, world):
 
 
 @kernel
-def margin_so_far(spec, s, seat, stop, solver_turns, kit):
-    """The margin of a seat's side if a play-out may end here, and whether it does.
+def is_decided(spec, s, stop, solver_turns, kit, margins):
+    """Whether a play-out may end here; then the margin of every side is written.
 
     It ends with the round; where cards have been dealt beyond position ``stop`` of the stock; and
     where the solver has an answer, for two sides with ``solver_turns`` turns left or fewer.
+
+    Args:
+        margins: float64 (4,), by side.
     """
+    sides = int(spec["sides"])
     if s["phase"] != PLAYING:
-        return share_of(spec, s["round_points"], MARGIN, seat), True
+        for side in range(sides):
+            margins[side] = share_of(spec, s["round_points"], MARGIN, side)
+        return True
     if s["played"] != NOBODY:
-        return 0.0, False
+        return False
     if s["stock_next"] > stop:
-        return estimated_margin(spec, s, seat, kit[0][2][0]), True
-    if spec["sides"] == 2 and turns_left(spec, s) <= solver_turns:
+        for side in range(sides):
+            margins[side] = estimated_margin(spec, s, side, kit[0][2][0])
+        return True
+    if sides == 2 and turns_left(spec, s) <= solver_turns:
         _, plans, nodes, scratch, slots, moves, _ = kit
         status, value = solve_margin(spec, s, plans[0], nodes, scratch, slots, moves, LEAF_NODES)
         if status == SOLVED:
-            return float(value if (s["turn"] - seat) % 2 == 0 else -value), True
-    return 0.0, False
+            side = int(s["turn"]) % 2
+            margins[side] = value
+            margins[1 - side] = -value
+            return True
+    return False
 
 
 @kernel
-def play_on(spec, s, seat, rollout, stop, solver_turns, word, kit):
-    """Plays a whole game on, and returns the round's margin of a seat's side.
+def play_turn(spec, s, rollout, word, desk):
+    """Plays a turn, or a pick, as a policy does; random play draws from ``word``."""
+    row = counted_move(spec, s, desk) if rollout == COUNTING else -1
+    if row >= 0:
+        moves = desk[3]
+        play_move(spec, s, moves[row, CARD], moves[row, TAKEN], moves[row, PLACE])
+    elif rollout == RANDOM:
+        legal = s["legal"]
+        for _ in range((hashed(word) * popcount(legal)) >> 32):
+            legal &= legal - 1
+        apply(spec, s, lowest(legal))
+    else:
+        apply(spec, s, greedy_action(spec, s, desk[2][0]))
+
+
+@kernel
+def play_on(spec, s, rollout, stop, solver_turns, word, kit, margins):
+    """Plays a whole game on until it is decided.
 
     Args:
-        seat: Whose margin is asked for.
         rollout: ``COUNTING``, ``GREEDY`` or ``RANDOM``: how every seat plays.
-        stop: See ``margin_so_far``.
-        solver_turns: See there.
+        stop: See ``is_decided``, like all that is not named here.
         word: Where random play is drawn from.
     """
-    desk = kit[0]
-    moves = desk[3]
-    while True:
-        value, is_over = margin_so_far(spec, s, seat, stop, solver_turns, kit)
-        if is_over:
-            return value
-        row = counted_move(spec, s, desk) if rollout == COUNTING else -1
-        if row >= 0:
-            play_move(spec, s, moves[row, CARD], moves[row, TAKEN], moves[row, PLACE])
-        elif rollout == RANDOM:
-            legal = s["legal"]
-            word += 1
-            for _ in range((hashed(word) * popcount(legal)) >> 32):
-                legal &= legal - 1
-            apply(spec, s, lowest(legal))
-        else:
-            apply(spec, s, greedy_action(spec, s, desk[2][0]))
+    while not is_decided(spec, s, stop, solver_turns, kit, margins):
+        word += 1
+        play_turn(spec, s, rollout, word, kit[0])
 
 
 # -- search ---------------------------------------------------------------------------------
@@ -382,12 +393,13 @@ def search_worlds(spec, records, keys, first, worlds, rollout, deals, solver_tur
     """
     kit = make_kit()
     copies = np.empty(2, STATE)
+    margins = np.empty(4)
     moves = np.empty((MOST_MOVES, 4), np.int64)
     for i in range(len(records)):
         if numbers[i] == 0:
             continue
         s = records[i]
-        seat = int(s["turn"])
+        side = int(s["turn"]) % spec[0]["sides"]
         stop = last_stock(spec[0], s, deals)
         for w in range(first, first + worlds):
             number = start_world(spec[0], s, keys[i], w, kit[0], kit[6], moves, copies)
@@ -397,9 +409,8 @@ def search_worlds(spec, records, keys, first, worlds, rollout, deals, solver_tur
                 play_move(
                     spec[0], copies[1], moves[row, CARD], moves[row, TAKEN], moves[row, PLACE]
                 )
-                sums[i, row] += play_on(
-                    spec[0], copies[1], seat, rollout, stop, solver_turns, word, kit
-                )
+                play_on(spec[0], copies[1], rollout, stop, solver_turns, word, kit, margins)
+                sums[i, row] += margins[side]
 
 
 @entry
@@ -455,7 +466,7 @@ def start_worlds(spec, records, keys, first, worlds, deals, numbers, states, sea
     Args:
         states: ``STATE`` (sum of numbers * worlds,): the games, the move played.
         seats: int64: whose margin is asked for, in each.
-        stops: int64: see ``margin_so_far``.
+        stops: int64: see ``is_decided``.
     """
     desk = make_desk()
     order = np.empty(NUM_IDS, np.int8)
@@ -484,10 +495,11 @@ def start_worlds(spec, records, keys, first, worlds, deals, numbers, states, sea
 def end_worlds(spec, states, games, seats, stops, solver_turns, margins, over):
     """Looks which of the games ``games`` may end, and writes their margins."""
     kit = make_kit()
+    of_sides = np.empty(4)
     for game in games:
-        margins[game], over[game] = margin_so_far(
-            spec[0], states[game], seats[game], stops[game], solver_turns, kit
-        )
+        s = states[game]
+        over[game] = is_decided(spec[0], s, stops[game], solver_turns, kit, of_sides)
+        margins[game] = of_sides[seats[game] % spec[0]["sides"]]
 
 
 @entry

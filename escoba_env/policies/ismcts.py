@@ -146,26 +146,22 @@ class ISMCTSPolicy:
         paths = np.empty((number, MAX_TURNS + 1), np.int64)
         lengths = np.empty(number, np.int64)
         states: Records = np.empty(number, STATE)
-        limits = (self.deals, self.solver_turns)
+        expects = self._expects and views.rules.num_sides == 2
+        nothing = np.empty(0, np.float32)
         for iteration in range(self.iterations):
             kernels.start_iteration(spec, records, keys, iteration, states, lengths)
             ended = np.zeros(number, np.bool_)
             live = np.arange(number)
+            grown = np.zeros(number, np.bool_)
             while live.size:
-                likely = player.probabilities(_seen(views, states, live))
+                seen = _seen(views, states, live)
+                expected = player.margins(seen) if expects else nothing
                 kernels.walk(
-                    *(spec, records, live, states, likely, *limits),
-                    *(self.exploration, trees, sizes, paths, lengths, ended),
+                    *(spec, records, keys, iteration, live, states, player.probabilities(seen)),
+                    *(expected, self._rollout, self.deals, self.solver_turns, self.exploration),
+                    *(trees, sizes, paths, lengths, grown, ended),
                 )
                 live = live[~ended[live]]
-            walked = trees, paths, lengths
-            if self._expects and views.rules.num_sides == 2:
-                expected = player.margins(_seen(views, states, np.arange(number)))
-                kernels.end_iteration_by_value(spec, records, states, expected, *limits, *walked)
-            else:
-                kernels.end_iteration(
-                    spec, records, keys, iteration, states, self._rollout, *limits, *walked
-                )
         actions = np.empty(number, np.int64)
         kernels.end_trees(spec, records, trees, actions)
         return actions
