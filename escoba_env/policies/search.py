@@ -296,6 +296,7 @@ def check_player(option: str, policy: Any, allowed: str) -> Policy:
         raise ValueError(
             f"option {option} {policy!r} is not possible ({error}); allowed: {allowed}"
         ) from None
+    # Searches alone say whether they cheat.
     if hasattr(player, "cheats"):
         raise ValueError(f"option {option} {policy!r} is a search itself; allowed: {allowed}")
     return player
