@@ -55,6 +55,8 @@ def settings(updates: int = 6, **changes: Any) -> dict[str, Any]:
         "epochs": 2,
         "learning_rate": 3e-3,
         "threads": 1,
+        # Whatever the processor can do, so that numbers can be compared.
+        "precision": "float32",
         "network": {"hidden": [12, 8], "action_hidden": 8},
         "evaluation": {"every": 10**9, "deals": 4},
         "save_every": 10**9,
@@ -63,8 +65,7 @@ def settings(updates: int = 6, **changes: Any) -> dict[str, Any]:
 
 
 def tiny(updates: int = 6, **changes: Any) -> Config:
-    # Whatever the processor can do, so that numbers can be compared.
-    return make_config(settings(updates, **{"precision": "float32", **changes}), "tiny")
+    return make_config(settings(updates, **changes), "tiny")
 
 
 def write_config(path: Path, content: dict[str, Any]) -> Path:
