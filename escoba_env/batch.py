@@ -19,7 +19,7 @@ from escoba_env.engine.record import GAME_OVER, NOBODY, STATE, copy_records, low
 from escoba_env.engine.score import REWARDS
 from escoba_env.notation import action_name
 from escoba_env.rules import Rules, make_rules
-from escoba_env.threads import spread
+from escoba_env.threads import MAX_THREADS, spread
 
 Records = NDArray[np.void]
 """Array of dtype ``STATE``."""
@@ -27,7 +27,6 @@ Records = NDArray[np.void]
 MAX_SEED = 2**63 - 1
 REWARD_TIMINGS = ("round_end", "as_earned")
 MAX_GAMES = 2**31
-MAX_THREADS = 1024
 
 _NO_ROWS = np.zeros((0, 0), np.float32)
 
@@ -489,7 +488,9 @@ class Batch:
         """Plays random legal actions in all games, and goes on to the next game when one is over.
 
         Nothing is observed, so this is how fast games can be played at all. What is played depends
-        on each game and on where it stands, not on ``threads`` or on other games.
+        on each game, on where it stands and on the slot's next games, which are those of
+        :meth:`restart`; not on ``threads`` or on other slots. Two calls draw other actions than one
+        of as many decisions.
 
         Args:
             decisions: Actions to take in each game, forced ones among them.

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
+MAX_THREADS = 1024
 MIN_ROWS = 128
 """Rows that a thread is given at the least, where a row is a step of a game: for fewer the hand-off
 takes longer than the work."""
@@ -31,7 +32,7 @@ def spread(
         call(0, rows)
         return
     bounds = [rows * part // parts for part in range(parts + 1)]
-    pool = _pool_of(parts - 1)
+    pool = _helpers()
     others = [pool.submit(call, bounds[i], bounds[i + 1]) for i in range(1, parts)]
     try:
         call(bounds[0], bounds[1])
@@ -44,11 +45,11 @@ def spread(
 
 
 @cache
-def _pool_of(size: int) -> ThreadPoolExecutor:
-    """Returns the threads of this process that help, ``size`` of them."""
-    return ThreadPoolExecutor(size, thread_name_prefix="escoba")
+def _helpers() -> ThreadPoolExecutor:
+    """Returns the threads of this process that help; they are started as they are needed."""
+    return ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="escoba")
 
 
 if hasattr(os, "register_at_fork"):
     # A forked child has none of its parent's threads.
-    os.register_at_fork(after_in_child=_pool_of.cache_clear)
+    os.register_at_fork(after_in_child=_helpers.cache_clear)

@@ -7,6 +7,7 @@ import random
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -640,3 +641,11 @@ def test_random_play_needs_games_that_are_not_over() -> None:
     with pytest.raises(ValueError, match="game 0 is over"):
         batch.play_random(1)
     assert batch.states.tobytes() == state
+
+
+def test_threads_are_shared_by_calls_of_any_size() -> None:
+    batch = Batch(4096, threads=4)
+    for number in range(256, 4096, 640):
+        batch.legal_masks(np.arange(number))
+    helpers = [thread for thread in threading.enumerate() if thread.name.startswith("escoba")]
+    assert len(helpers) <= 3

@@ -252,3 +252,29 @@ def test_misuse_is_an_error_that_changes_nothing():
         EscobaVecEnv(0)
     with pytest.raises(ValueError, match="'nonsense'"):
         EscobaVecEnv(1, nonsense=1)
+
+
+@pytest.mark.parametrize("number", [0, 2, 4])
+def test_options_of_another_number_than_games_are_refused_and_forgotten(number: int) -> None:
+    env = EscobaVecEnv(3, "random")
+    env.set_options([{"dealer": 1}] * number)
+    with pytest.raises(ValueError, match=r"options are \d.*3 environments"):
+        env.reset()
+    env.reset()
+
+
+def test_masks_are_the_caller_s_own() -> None:
+    env = EscobaVecEnv(3, "random")
+    env.reset()
+    env.action_masks()[:] = False
+    assert env.action_masks().any(axis=1).all()
+
+
+def test_a_step_is_waited_for_once() -> None:
+    env = EscobaVecEnv(2, "random", illegal="raise")
+    env.reset()
+    with pytest.raises(RuntimeError, match="step_async"):
+        env.step_wait()
+    env.step(env.action_masks().argmax(axis=1))
+    with pytest.raises(RuntimeError, match="step_async"):
+        env.step_wait()

@@ -146,7 +146,7 @@ class EscobaVecEnv(VecEnv):
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Returns the legal actions of every learner, bool (num_envs, 43); ones before reset."""
-        return self._masks
+        return self._masks.copy()
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
         """Sets the seeds of the next :meth:`reset`: game ``i`` gets ``seed + i``.
@@ -167,6 +167,13 @@ class EscobaVecEnv(VecEnv):
         Raises:
             ValueError: If an option is not possible; nothing has changed then.
         """
+        if len(self._options) != self.num_envs:
+            number = len(self._options)
+            self._reset_options()
+            raise ValueError(
+                f"options are {number}, and now none; allowed: one mapping for each of the "
+                f"{self.num_envs} environments, or one for all"
+            )
         seeds = np.array([NEXT_GAME if seed is None else seed for seed in self._seeds])
         self._tables.start(np.arange(self.num_envs), seeds, self._options)
         self._tables.settle()
@@ -189,9 +196,13 @@ class EscobaVecEnv(VecEnv):
             TypeError: If the actions are not integers.
             ValueError: If they have another shape.
             IllegalActionError: If one is illegal and ``illegal="raise"``.
+            RuntimeError: If there are no actions by :meth:`step_async`.
             ResetNeeded: If no game has been started. In all these cases nothing has changed.
         """
-        outcome = self._tables.step(self._actions)
+        actions, self._actions = self._actions, None
+        if actions is None:
+            raise RuntimeError("step_wait() before step_async(); allowed: after it, or step()")
+        outcome = self._tables.step(actions)
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for slots, observations in outcome.finals:
             for slot, observation in zip(slots, observations, strict=True):

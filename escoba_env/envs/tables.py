@@ -260,7 +260,11 @@ class Tables:
             ResetNeeded: If no game has been started, or one is over and is not to be followed by
                 the next one. In all these cases nothing has changed.
         """
-        given = np.asarray(actions)
+        try:
+            given = np.asarray(actions)
+        except ValueError:
+            # Ragged lists.
+            given = np.empty(0, np.int64)
         chosen = self._as_actions(given)
         self.check_started("step()")
         ended = np.flatnonzero(self.over)

@@ -240,7 +240,7 @@ class EscobaVectorEnv(VectorEnv[Any, Any, Any]):
     def _check_seeds(self, seed: Any) -> NDArray[np.int64]:
         if seed is None:
             return np.full(self.num_envs, NEXT_GAME)
-        if isinstance(seed, list | tuple | np.ndarray):
+        if isinstance(seed, list | tuple) or (isinstance(seed, np.ndarray) and seed.ndim):
             if len(seed) != self.num_envs:
                 raise ValueError(
                     f"seed has {len(seed)} entries; allowed: one for each of the {self.num_envs} "

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from escoba_env.batch import MAX_THREADS, Records, Views
+from escoba_env.batch import Records, Views
 from escoba_env.cards import NUM_ACTIONS
 from escoba_env.checks import whole
 from escoba_env.engine import batch as game_kernels
@@ -19,7 +19,7 @@ from escoba_env.engine import search as kernels
 from escoba_env.engine.counting import MOST_MOVES
 from escoba_env.engine.record import NOBODY, STATE
 from escoba_env.policies.base import Policy
-from escoba_env.threads import spread
+from escoba_env.threads import MAX_THREADS, spread
 
 PRIOR = 24
 """As many worlds the value that ``counting`` gives a move counts for."""
