@@ -58,7 +58,8 @@ def entry(function: Callable[..., Any]) -> Any:
 
 
 def _compiled(function: Callable[..., Any], **options: bool) -> Any:
-    dispatcher: Any = njit(nogil=True, **options)(function)  # type: ignore[call-overload]
+    # No kernel divides by zero: Python's check before each division is left out.
+    dispatcher: Any = njit(nogil=True, error_model="numpy", **options)(function)  # type: ignore[call-overload]
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
         return dispatcher
     dispatcher.enable_caching()
