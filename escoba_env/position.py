@@ -28,6 +28,7 @@ from escoba_env.cards import (
     parse_cards,
 )
 from escoba_env.engine import batch as kernels
+from escoba_env.engine.bits import VALUES, total
 from escoba_env.engine.record import (
     AT_END,
     FROM_START,
@@ -164,7 +165,7 @@ def _check_piles(rules: Rules, record: Any) -> None:
     pile_of = [int(head) for head in record["pile_of"]]
     for head in set(pile_of):
         pile = [card for card in range(NUM_IDS) if pile_of[card] == head]
-        whole = sum(card % 10 + 1 for card in pile if card < NUM_CARDS)
+        whole = int(total(card_set(pile)))
         if head != pile[0] or any(int(record["totals"][card]) != whole for card in pile):
             raise ValueError(f"the pile {names_of(card_set(pile))} has another head or total")
         on_table = [table >> card & 1 for card in pile]
@@ -373,7 +374,7 @@ def set_piles(rules: Rules, record: Any, groups: Iterable[int]) -> None:
         return
     record["heads"] = 0
     record["pile_of"] = range(NUM_IDS)
-    record["totals"] = [card % 10 + 1 for card in range(NUM_CARDS)] + [0, 0]
+    record["totals"] = VALUES
     for group in groups:
         _join(record, group)
         record["heads"] |= group & -group
@@ -382,7 +383,7 @@ def set_piles(rules: Rules, record: Any, groups: Iterable[int]) -> None:
 def _join(record: Any, group: int) -> None:
     cards = list(cards_in(group))
     record["pile_of"][cards] = cards[0]
-    _store("table", record["totals"], cards, sum(card % 10 + 1 for card in cards))
+    _store("table", record["totals"], cards, int(total(group)))
 
 
 # -- reading --------------------------------------------------------------------------------
