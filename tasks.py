@@ -31,11 +31,12 @@ EXTRAS = {
     "learned": "PyTorch, to play with trained networks",
     "train": "learned, and Stable-Baselines3 to train them",
     "evaluation": "OpenSkill and matplotlib, for tournaments",
+    "frameworks": "ONNX, OpenSpiel, Tianshou, TorchRL and Stable-Baselines3",
     "ray": "Ray, for tournaments and ladders on a cluster",
     "dev": "pytest, ruff and mypy",
 }
-# mypy reads the training scripts too, so checking them takes what they import.
-CHECK_EXTRAS = {"dev", "train"}
+# mypy reads the training scripts and adapters too, so checking them takes what they import.
+CHECK_EXTRAS = {"dev", "frameworks"}
 CHECKS = [
     ["ruff", "format", "--check", "."],
     ["ruff", "check", "."],
@@ -100,7 +101,7 @@ def install(extras: set[str]) -> None:
     if not VENV_PYTHON.exists():
         make_venv()
     wanted = sorted(extras | installed)
-    if sys.platform == "linux" and {"learned", "train"} & set(wanted):
+    if sys.platform == "linux" and {"learned", "train", "frameworks"} & set(wanted):
         print(TORCH_HINT)
     STAMP.unlink(missing_ok=True)
     project = f".[{','.join(wanted)}]" if wanted else "."

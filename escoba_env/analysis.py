@@ -19,7 +19,7 @@ from escoba_env.engine import batch as kernels
 from escoba_env.engine.record import NOBODY, PLAYING, STATE, copy_records, lower
 from escoba_env.game import Game
 from escoba_env.notation import Move
-from escoba_env.policies import Policy, load_policy
+from escoba_env.policies import Policy, load_policy, name_of
 from escoba_env.position import format_position, logged_move, parse_position
 from escoba_env.rules import Rules
 from escoba_env.solver import Solution, SolverLimitError, solve, solve_view
@@ -117,7 +117,7 @@ def analyse(
     if viewer not in (NOBODY, seat):
         raise ValueError(f"the view of seat {viewer} is not possible: seat {seat} is to move")
     spec = lower(rules, episode)
-    names = tuple(str(p) if isinstance(p, str | Path) else p.name for p in policies)
+    names = tuple(map(name_of, policies))
     if len(set(names)) != len(names):
         raise ValueError(f"policies {', '.join(names)} are not possible; allowed: each once")
     loaded = dict(zip(names, map(load_policy, policies), strict=True))

@@ -23,7 +23,7 @@ from escoba_env.engine.record import NOBODY, copy_records
 from escoba_env.files import write_whole
 from escoba_env.game import Game
 from escoba_env.notation import Move, parse_move
-from escoba_env.policies import Policy, load_policy
+from escoba_env.policies import PolicyLike, load_policy, name_of
 from escoba_env.position import logged_move
 from escoba_env.rules import Rules, make_rules
 
@@ -321,7 +321,7 @@ class Recording:
 
 
 def play_game(
-    policies: Sequence[str | Path | Policy],
+    policies: Sequence[PolicyLike],
     rules: Any = "classic",
     *,
     episode: str = "round",
@@ -344,7 +344,7 @@ def play_game(
     """
     game = Game(rules, episode=episode, seed=seed, **fields)
     game.reset(seed, index=index)
-    names = [p.name if isinstance(p, Policy) else str(p) for p in policies]
+    names = [name_of(policy) for policy in policies]
     recording = Recording(game, names)
     seats = [load_policy(policy) for policy in policies]
     while not game.is_over:

@@ -1,4 +1,4 @@
-"""``escoba rules`` and ``escoba policies``: what there is."""
+"""``escoba rules``, ``policies`` and ``export``: what there is, and policies as files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from escoba_env.cli.common import app, changes_text, fail, print_table, shown
-from escoba_env.policies import BUILTIN
+from escoba_env.cli.common import REFUSALS, app, changes_text, fail, print_table, shown
+from escoba_env.policies import BUILTIN, load_policy, registered_policies
 from escoba_env.policies.checkpoint import find_checkpoint, read_card, shipped_checkpoints
 from escoba_env.rules import PRESETS, Rules, RulesError, make_rules
 
@@ -45,7 +45,7 @@ def _rules(
 
 @app.command("policies")
 def _policies() -> None:
-    """List the policies that can be named: the built-in ones and the shipped checkpoints."""
+    """List the policies that have a name: built-in, shipped, and those of installed packages."""
     table = Table("policy", "what it is")
     for name, maker in BUILTIN.items():
         table.add_row(name, (inspect.getdoc(maker) or "").partition("\n")[0])
@@ -58,5 +58,25 @@ def _policies() -> None:
             table.add_row(name, f"Checkpoint, trained for: {rules} ({card.episode}).")
     except ValueError as error:
         fail(error)
+    for name, entry in registered_policies().items():
+        table.add_row(name, f"Of an installed package: {entry.value}")
     print_table(table)
-    typer.echo("The folder of a checkpoint is a policy as well.")
+    typer.echo(
+        "So are the folder of a checkpoint, a file NAME.onnx, and package.module:factory.\n"
+        "Options follow a colon: search:worlds=64,rollout=greedy"
+    )
+
+
+@app.command("export")
+def _export(
+    policy: Annotated[str, typer.Argument(metavar="POLICY", help="A trained policy.")],
+    file: Annotated[str, typer.Argument(metavar="FILE.onnx", help="Where to write it.")],
+) -> None:
+    """Write a trained policy as an ONNX file, which is a policy as well."""
+    try:
+        from escoba_env.adapters.onnx import export_policy
+
+        export_policy(load_policy(policy), file)
+    except REFUSALS as error:
+        fail(error)
+    typer.echo(f"Written: {file}. It is a policy: escoba evaluate {file} greedy")

@@ -15,9 +15,10 @@ from escoba_env.batch import Batch
 from escoba_env.checks import whole
 from escoba_env.engine import vector as kernels
 from escoba_env.engine.vector import ASKED, GREEDY, LEARNER, RANDOM
-from escoba_env.policies import GreedyPolicy, Policy, RandomPolicy, load_policy
+from escoba_env.policies import GreedyPolicy, Policy, PolicyLike, RandomPolicy, load_policy
 
-Opponent = str | Path | Policy
+Opponent = PolicyLike
+"""What ``load_policy`` takes."""
 
 _BUILTIN: dict[type, int] = {RandomPolicy: RANDOM, GreedyPolicy: GREEDY}
 """Exact types: what a class that is derived from one of these does is not known here."""
@@ -31,9 +32,9 @@ def load_opponents(opponents: Opponent | Sequence[Opponent], players: int) -> tu
     Raises:
         ValueError: If there are too few or too many, or one is not possible.
     """
-    if isinstance(opponents, str | Path | Policy):
+    if not isinstance(opponents, list | tuple):
         opponents = [opponents] * (players - 1)
-    if not isinstance(opponents, list | tuple) or len(opponents) != players - 1:
+    if len(opponents) != players - 1:
         raise ValueError(
             f"opponents={opponents!r}; allowed: one policy or policy name, or a list of "
             f"{players - 1}, one for each other seat in the order of play"

@@ -26,12 +26,10 @@ from escoba_env.evaluation.units import (
     A,
     B,
     Played,
-    PolicyLike,
     Table,
-    name_of,
     play_tables,
 )
-from escoba_env.policies import load_policy
+from escoba_env.policies import PolicyLike, load_policy, name_of
 from escoba_env.rules import Rules, make_rules
 from escoba_env.version import package_version
 

@@ -21,12 +21,8 @@ from escoba_env.batch import Batch
 from escoba_env.engine.record import TWELFTHS
 from escoba_env.evaluation.playout import play_out
 from escoba_env.evaluation.pool import AnyWorkers, Load, Store, run_units
-from escoba_env.policies import Policy, load_policy, split_options
-from escoba_env.policies.checkpoint import CARD, WEIGHTS, find_checkpoint
+from escoba_env.policies import PolicyLike, load_policy, policy_files, split_options
 from escoba_env.rules import Rules
-
-PolicyLike = str | Path | Policy
-"""What ``load_policy`` takes."""
 
 A, B = 0, 1
 UNIT_DEALS = 100
@@ -228,11 +224,6 @@ def _joined(table: Table, parts: Sequence[dict[str, Any]]) -> Played:
     )
 
 
-def name_of(policy: PolicyLike) -> str:
-    """Returns the name that a policy was asked for by, options included."""
-    return str(policy) if isinstance(policy, str | Path) else policy.name
-
-
 def check_names(name: str, policies: Sequence[Any]) -> list[str]:
     """Returns policies as names, each of which can be loaded and none of which stands twice.
 
@@ -251,7 +242,7 @@ def check_names(name: str, policies: Sequence[Any]) -> list[str]:
 
 
 def identify(policy: PolicyLike) -> str:
-    """Names a policy so that another one never has the same name: a folder by what is in it."""
+    """Names a policy so that another one never has the same name: files by what is in them."""
     if not isinstance(policy, str | Path):
         raise ValueError(
             f"policy {policy!r} is an object; allowed here: a name or a folder, which can be "
@@ -259,11 +250,10 @@ def identify(policy: PolicyLike) -> str:
         )
     name, options = split_options(str(policy))
     digests = []
-    # An option may name a checkpoint too, such as the one that a search plays games out with.
+    # An option may name a policy too, such as the one that a search plays games out with.
     for value in (name, *options.values()):
-        folder = find_checkpoint(value) if isinstance(value, str) else None
-        if folder is not None:
-            files = [folder / CARD, folder / WEIGHTS]
-            content = b"".join(file.read_bytes() for file in files if file.is_file())
+        files = policy_files(value) if isinstance(value, str) else []
+        if files:
+            content = b"".join(file.read_bytes() for file in files)
             digests.append(f" sha256={hashlib.sha256(content).hexdigest()[:16]}")
     return str(policy) + "".join(digests)

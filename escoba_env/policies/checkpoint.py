@@ -10,7 +10,7 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +43,8 @@ class NetworkCard(BaseModel):
     action_hidden: Width
 
 
-class Card(BaseModel):
-    """What a checkpoint's weights are for, and how they came about."""
+class PolicyCard(BaseModel):
+    """What a policy was made for, and how it came about."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -55,10 +55,15 @@ class Card(BaseModel):
     memory: Literal["perfect", "visible"] = "perfect"
     rules: dict[str, Any]
     episode: Literal["round", "match"]
-    network: NetworkCard
     training: dict[str, Any] = {}
     strength: dict[str, Any] = {}
     licence: str = "MIT"
+
+
+class Card(PolicyCard):
+    """What a checkpoint's weights are for, and how they came about."""
+
+    network: NetworkCard
 
 
 def save_checkpoint(
@@ -149,21 +154,42 @@ def read_card(folder: str | Path) -> Card:
     """
     path = Path(folder) / CARD
     try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        text = path.read_bytes()
+    except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
+    return parse_card(text, str(path), Card)
+
+
+AnyCard = TypeVar("AnyCard", bound=PolicyCard)
+
+
+def parse_card(text: str | bytes, where: str, kind: type[AnyCard]) -> AnyCard:
+    """Reads a card from JSON.
+
+    Args:
+        text: The JSON.
+        where: Where it comes from, for messages.
+        kind: The kind of card that it has to be.
+
+    Raises:
+        CheckpointError: If it is damaged or of another version.
+    """
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{where} cannot be read: {error}") from None
     version = content.get("format_version") if isinstance(content, dict) else None
     if type(version) is not int or version != FORMAT_VERSION:
         raise CheckpointError(
-            f"{path} is of format version {version!r}; this version reads {FORMAT_VERSION}"
+            f"{where} is of format version {version!r}; this version reads {FORMAT_VERSION}"
         )
     try:
-        return Card.model_validate(content)
+        return kind.model_validate(content)
     except ValidationError as error:
         faults = "; ".join(
             f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()
         )
-        raise CheckpointError(f"{path} is not a card: {faults}") from None
+        raise CheckpointError(f"{where} is not a card: {faults}") from None
 
 
 def checkpoint_roots() -> list[Path]:

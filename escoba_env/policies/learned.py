@@ -10,15 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from escoba_env.batch import Views
-from escoba_env.encoding import VERSIONS, Encoding
-from escoba_env.engine.batch import sample_actions
 from escoba_env.policies.checkpoint import Card, CheckpointError, load_checkpoint, save_checkpoint
 from escoba_env.policies.network import PolicyNetwork
-from escoba_env.rules import RulesError, make_rules
+from escoba_env.policies.scoring import CardPolicy, encoding_of
 
 
-class LearnedPolicy:
+class LearnedPolicy(CardPolicy):
     """Plays by a network.
 
     It plays any rules whose observations have the layout of those it was trained on: with
@@ -34,14 +31,11 @@ class LearnedPolicy:
         CheckpointError: If the card's encoding is not one that this version writes.
     """
 
+    card: Card
+
     def __init__(self, card: Card, network: PolicyNetwork, *, sample: bool = False) -> None:
-        if not isinstance(sample, bool):
-            raise ValueError(f"option sample={sample!r}; allowed: true or false")
-        self.card = card
-        self.name = card.name
-        self.sample = sample
-        self.encoding = _encoding_of(card)
-        self._table = (self.encoding.rules, self.encoding.episode)
+        super().__init__(card, sample=sample)
+        _check_network(card)
         self.network = copy.deepcopy(network).requires_grad_(False).eval()
 
     @classmethod
@@ -61,7 +55,7 @@ class LearnedPolicy:
         if unknown:
             raise ValueError(f"policy option {min(unknown)!r} is unknown; allowed: sample")
         card, tensors = load_checkpoint(folder)
-        _encoding_of(card)
+        _check_network(card)
         shape = card.network
         # Shapes without memory: whatever the card asks for, nothing is allocated.
         with torch.device("meta"):
@@ -84,99 +78,34 @@ class LearnedPolicy:
         tensors = {key: value.numpy() for key, value in self.network.state_dict().items()}
         save_checkpoint(folder, self.card, tensors)
 
-    def probabilities(self, views: Views) -> NDArray[np.float32]:
-        """Returns the probability of every action for each view, float32 (n, 43)."""
-        observations, masks = self._observe(views)
+    def score(
+        self, observations: NDArray[np.float32], masks: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Scores actions by the network; see ``ScoringPolicy.score``."""
         with torch.inference_mode():
-            logits, _ = self.network(torch.from_numpy(observations), torch.from_numpy(masks))
-            result: NDArray[np.float32] = torch.softmax(logits, 1).numpy()
-        return result
+            logits, values = self.network(torch.from_numpy(observations), torch.from_numpy(masks))
+        return logits.numpy(), values.numpy()
 
-    @property
-    def expects_margins(self) -> bool:
-        """Whether its card says that it was trained to expect the margin of a round."""
-        config = self.card.training.get("config", {})
-        return (
-            self.card.episode == "round"
-            and config.get("reward") == "margin"
-            and config.get("reward_timing", "round_end") == "round_end"
-            and isinstance(config.get("reward_scale"), int | float)
-        )
-
-    def margins(self, views: Views) -> NDArray[np.float32]:
-        """Returns the margin of the round that each view's side expects, float32 (n,).
-
-        Raises:
-            ValueError: Unless it ``expects_margins``.
-        """
-        if not self.expects_margins:
-            raise ValueError(f"policy {self.name!r} was not trained for the margin of a round")
-        observations, _ = self._observe(views)
+    def values(
+        self,
+        observations: NDArray[np.float32],
+        masks: NDArray[np.bool_],  # noqa: ARG002  (others need it)
+    ) -> NDArray[np.float32]:
+        """Estimates the return alone, without the actions' part of the network."""
         with torch.inference_mode():
-            values = self.network.value(torch.from_numpy(observations))
-        result: NDArray[np.float32] = values.numpy() / self.card.training["config"]["reward_scale"]
-        return result
-
-    def act(self, views: Views) -> NDArray[np.int64]:
-        """Chooses an action for each view; see ``Policy.act``."""
-        if len(views) == 0:
-            return np.empty(0, np.int64)
-        if not self.sample:
-            observations, masks = self._observe(views)
-            with torch.inference_mode():
-                logits, _ = self.network(torch.from_numpy(observations), torch.from_numpy(masks))
-            # Whatever a network says of a legal action, an illegal one is never better.
-            legal = torch.from_numpy(masks)
-            actions: NDArray[np.int64] = logits.masked_fill(~legal, -torch.inf).argmax(1).numpy()
-            return actions
-        actions = np.empty(len(views), np.int64)
-        sample_actions(self.probabilities(views), views.records, views.keys, actions)
-        return actions
-
-    def _observe(self, views: Views) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        if (views.rules, views.episode) != self._table:
-            self.encoding = self._encoding_for(views)
-            self._table = (views.rules, views.episode)
-        observations, masks = views.observe(self.encoding)
-        return observations, masks.astype(np.bool_)
-
-    def _encoding_for(self, views: Views) -> Encoding:
-        """Makes the encoding that it was trained on for another table.
-
-        Raises:
-            ValueError: If that has another layout.
-        """
-        card = self.card
-        # A policy that was trained on rounds knows no scores, and plays a match without them.
-        for episode in (views.episode, card.episode):
-            encoding = Encoding(card.encoding, views.rules, episode, card.memory)
-            if _columns(encoding) == _columns(self.encoding):
-                return encoding
-        raise ValueError(
-            f"policy {self.name!r} was trained for {make_rules(card.rules)!r}; the observations "
-            f"of {views.rules!r} have another layout"
-        )
+            values: NDArray[np.float32] = self.network.value(torch.from_numpy(observations)).numpy()
+        return values
 
 
-def _columns(encoding: Encoding) -> list[tuple[str, tuple[int, ...]]]:
-    return [(section.name, section.shape) for section in encoding.sections]
+def _check_network(card: Card) -> None:
+    """Sees that a card's network reads what its encoding writes.
 
-
-def _encoding_of(card: Card) -> Encoding:
-    if card.encoding not in VERSIONS or VERSIONS[card.encoding] != card.encoding_version:
-        raise CheckpointError(
-            f"checkpoint {card.name!r} reads encoding {card.encoding!r} version "
-            f"{card.encoding_version}; this version writes {VERSIONS}: retrain it, or install the "
-            f"version that made it"
-        )
-    try:
-        encoding = Encoding(card.encoding, make_rules(card.rules), card.episode, card.memory)
-    except RulesError as error:
-        raise CheckpointError(f"checkpoint {card.name!r}: {error}") from None
-    layout = encoding.layout()
+    Raises:
+        CheckpointError: If it does not.
+    """
+    layout = encoding_of(card).layout()
     if "facts" not in layout or layout["facts"].start != card.network.state_size:
         raise CheckpointError(
             f"checkpoint {card.name!r}: its network takes {card.network.state_size} state columns; "
             f"encoding {card.encoding!r} under its rules has other ones"
         )
-    return encoding

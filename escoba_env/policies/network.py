@@ -109,7 +109,7 @@ class PolicyNetwork(nn.Module):
         with torch.autocast(mixed.device.type, enabled=False):
             scores = self.action_head(mixed.float()).squeeze(-1)
             values = self.value_head(latent.float()).squeeze(-1)
-        logits = scores.new_full((len(state) * NUM_ACTIONS,), ILLEGAL_LOGIT)
+        logits = scores.new_full((state.shape[0] * NUM_ACTIONS,), ILLEGAL_LOGIT)
         logits = logits.index_copy(0, rows * NUM_ACTIONS + actions, scores)
         return logits.view(-1, NUM_ACTIONS), values
 

@@ -1,0 +1,354 @@
+"""ONNX: policies as single files that any framework can write and onnxruntime plays.
+
+A file has the inputs ``observation`` float32 (n, ...) and ``action_mask`` bool (n, 43), the outputs
+``logits`` float32 (n, 43) and, if it estimates the return, ``value`` float32 (n,); and a card as
+JSON in its metadata under ``escoba_card``: what the observations are (see ``PolicyCard``). Loading
+one runs no code, reads no other file, and refuses whatever does not fit.
+
+``save_onnx`` writes a network of any framework on top of torch, and needs torch. Playing needs
+onnxruntime and onnx alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from escoba_env.adapters import require
+from escoba_env.cards import NUM_ACTIONS
+from escoba_env.encoding import VERSIONS, Encoding
+from escoba_env.files import write_whole
+from escoba_env.policies.base import Policy
+from escoba_env.policies.checkpoint import CheckpointError, PolicyCard, parse_card
+from escoba_env.policies.scoring import CardPolicy, ScoringPolicy
+
+if TYPE_CHECKING:
+    import torch
+
+METADATA_KEY = "escoba_card"
+MAX_BYTES = 1 << 30
+"""A file larger than this is refused before it is read."""
+
+_TRIALS = (1, 3)
+"""Numbers of rows that an export is tried with: a network may have been written for one alone."""
+_TOLERANCE = 1e-4
+
+
+def save_onnx(
+    module: torch.nn.Module,
+    path: str | Path,
+    *,
+    encoding: Encoding,
+    name: str,
+    training: dict[str, Any] | None = None,
+    strength: dict[str, Any] | None = None,
+    licence: str = "MIT",
+) -> None:
+    """Writes a torch network as a file that ``load_policy`` takes.
+
+    Args:
+        module: Its ``forward(observation, action_mask)`` takes float32 (n, *encoding.shape) and
+            bool (n, 43), and returns logits float32 (n, 43), or these and values float32 (n,).
+        path: The file, ``NAME.onnx``; it is written whole, or stays as it is.
+        encoding: What it observes; environments have it as ``env.encoding``.
+        name: Name of the policy.
+        training: How it was trained, any JSON.
+        strength: How strong it was measured to be, any JSON.
+        licence: Its licence.
+
+    Raises:
+        ValueError: If the path is none of ``NAME.onnx``, or the network cannot be exported or does
+            not give what it should.
+        ModuleNotFoundError: If a package is missing; the message names the extra.
+    """
+    card = PolicyCard(
+        name=name,
+        encoding=encoding.name,
+        encoding_version=VERSIONS[encoding.name],
+        memory=encoding.memory,
+        rules=encoding.rules.as_dict(),
+        episode=encoding.episode,
+        training=training or {},
+        strength=strength or {},
+        licence=licence,
+    )
+    export_onnx(module, path, card, encoding)
+
+
+def export_onnx(
+    module: torch.nn.Module, path: str | Path, card: PolicyCard, encoding: Encoding
+) -> None:
+    """Writes a torch network with a card of its own; see ``save_onnx``."""
+    path = Path(path)
+    if path.suffix != ".onnx":
+        raise ValueError(f"path {str(path)!r} is not possible; allowed: NAME.onnx")
+    onnx = _onnx()
+    require("onnxscript", "onnx", at_least="0.5")
+    torch: Any = require("torch", "learned", at_least="2.8")
+    was_training = module.training
+    module.eval()
+    try:
+        observation, mask = _random_rows(encoding, 2)
+        outputs = _outputs(module, observation, mask)
+        rows = torch.export.Dim("n", min=1)
+        try:
+            with _quietly():
+                program = torch.onnx.export(
+                    module,
+                    (torch.from_numpy(observation), torch.from_numpy(mask)),
+                    input_names=["observation", "action_mask"],
+                    output_names=["logits", "value"][: len(outputs)],
+                    dynamic_shapes=({0: rows}, {0: rows}),
+                    dynamo=True,
+                    verbose=False,
+                )
+        except Exception as error:  # an exporter meets whatever a network is made of
+            raise ValueError(f"policy {card.name!r} cannot be exported to ONNX: {error}") from error
+        model = program.model_proto
+        onnx.helper.set_model_props(model, {METADATA_KEY: card.model_dump_json()})
+        content = model.SerializeToString()
+        policy = ONNXPolicy(content, where=str(path))
+        for trial in _TRIALS:
+            observation, mask = _random_rows(encoding, trial)
+            expected = _outputs(module, observation, mask)
+            found = policy.run(observation, mask)
+            for here, there in zip(expected, found, strict=True):
+                if not np.allclose(here, there, rtol=_TOLERANCE, atol=_TOLERANCE):
+                    raise ValueError(
+                        f"policy {card.name!r}: its ONNX form gives other numbers for {trial} rows"
+                    )
+    finally:
+        module.train(was_training)
+    write_whole(path, content)
+
+
+class ONNXPolicy(CardPolicy):
+    """Plays by an ONNX network, on one thread.
+
+    Args:
+        content: The file.
+        sample: Draw actions from the policy's probabilities instead of taking the likeliest.
+        where: What the file is called, for messages.
+
+    Raises:
+        CheckpointError: If it is damaged, foreign or of another version, wants other files, or
+            does not fit its card.
+        ModuleNotFoundError: If a package is missing; the message names the extra.
+    """
+
+    def __init__(self, content: bytes, *, sample: bool = False, where: str = "ONNX file") -> None:
+        onnx = _onnx()
+        runtime: Any = require("onnxruntime", "onnx", at_least="1.18")
+        try:
+            model = onnx.load_model_from_string(content)
+        except Exception as error:  # noqa: BLE001  (whatever it raises, it is no model)
+            raise CheckpointError(f"{where} is not an ONNX file, or is damaged: {error}") from None
+        card = [prop.value for prop in model.metadata_props if prop.key == METADATA_KEY]
+        if len(card) != 1:
+            raise CheckpointError(
+                f"{where} has no card ({METADATA_KEY} in its metadata); allowed: files that "
+                f"save_onnx or escoba export wrote"
+            )
+        super().__init__(parse_card(card[0], f"the card of {where}", PolicyCard), sample=sample)
+        if _keeps_elsewhere(model):
+            raise CheckpointError(f"{where} keeps numbers in other files; allowed: one file")
+        options = runtime.SessionOptions()
+        # A pool of threads beside torch's and NumPy's slows all of them down.
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        try:
+            self._session = runtime.InferenceSession(
+                content, options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # noqa: BLE001  (its errors have no common base)
+            raise CheckpointError(f"{where} cannot be run: {error}") from None
+        self._check_interface(where)
+
+    @classmethod
+    def load(cls, path: str | Path, **options: Any) -> ONNXPolicy:
+        """Loads a file.
+
+        Args:
+            path: The file.
+            **options: ``sample``, as for the class.
+
+        Raises:
+            CheckpointError: As for the class, or if there is no such file.
+            ValueError: If an option is unknown.
+        """
+        unknown = set(options) - {"sample"}
+        if unknown:
+            raise ValueError(f"policy option {min(unknown)!r} is unknown; allowed: sample")
+        path = Path(path)
+        try:
+            if path.stat().st_size > MAX_BYTES:
+                raise CheckpointError(f"{path} is larger than {MAX_BYTES} bytes")
+            content = path.read_bytes()
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be read: {error}") from None
+        return cls(content, where=str(path), **options)
+
+    def score(
+        self, observations: NDArray[np.float32], masks: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+        """Scores actions by the network; see ``ScoringPolicy.score``."""
+        outputs = self.run(observations, masks)
+        logits = outputs[0]
+        if logits.shape != masks.shape:
+            raise ValueError(
+                f"policy {self.name!r} gives logits {logits.shape}; allowed: {masks.shape}"
+            )
+        return logits, outputs[1] if len(outputs) > 1 else None
+
+    @property
+    def expects_margins(self) -> bool:
+        """Whether it was trained to expect the margin of a round, and gives values."""
+        return super().expects_margins and len(self._outputs) > 1
+
+    def run(
+        self, observations: NDArray[np.float32], masks: NDArray[np.bool_]
+    ) -> list[NDArray[np.float32]]:
+        """Runs the network; returns its outputs, logits first."""
+        feed = {"observation": observations, "action_mask": masks}
+        result: list[NDArray[np.float32]] = self._session.run(
+            self._outputs, {name: feed[name] for name in self._inputs}
+        )
+        return result
+
+    def _check_interface(self, where: str) -> None:
+        shape = self.encoding.shape
+        wanted = {
+            "observation": ("tensor(float)", shape),
+            "action_mask": ("tensor(bool)", (NUM_ACTIONS,)),
+        }
+        # What a network has no use for, an exporter leaves out: those that do not ask for a mask.
+        self._inputs = [node.name for node in self._session.get_inputs()]
+        self._outputs = [node.name for node in self._session.get_outputs()]
+        for node in self._session.get_inputs():
+            kind, rest = wanted.get(node.name, ("", ()))
+            fits = len(node.shape) == 1 + len(rest) and not isinstance(node.shape[0], int)
+            if node.type != kind or not fits or tuple(node.shape[1:]) != rest:
+                raise CheckpointError(
+                    f"{where}: input {node.name} is {node.type} {node.shape}; its card allows: "
+                    f"observation float (n, {', '.join(map(str, shape))}), action_mask bool "
+                    f"(n, {NUM_ACTIONS})"
+                )
+        if "observation" not in self._inputs or self._outputs not in (
+            ["logits"],
+            ["logits", "value"],
+        ):
+            raise CheckpointError(
+                f"{where} has inputs {self._inputs} and outputs {self._outputs}; allowed: "
+                f"observation and action_mask, logits and perhaps value"
+            )
+
+
+def export_policy(policy: Policy, path: str | Path) -> None:
+    """Writes a policy that is a network as a file; see ``save_onnx``.
+
+    Args:
+        policy: A trained policy of this package, or an ``SB3Policy``. Whether it samples is for
+            whoever loads it.
+        path: The file, ``NAME.onnx``.
+
+    Raises:
+        ValueError: If it is no network, or the path is not possible.
+        ModuleNotFoundError: If a package is missing; the message names the extra.
+    """
+    network = getattr(policy, "network", None)
+    if not isinstance(policy, ScoringPolicy) or network is None:
+        raise ValueError(
+            f"policy {policy.name!r} is not possible; allowed: checkpoints, which are networks"
+        )
+    encoding = policy.made_for
+    if not isinstance(policy, CardPolicy):
+        save_onnx(network, path, encoding=encoding, name=policy.name)
+        return
+    fields = policy.card.model_dump(include=set(PolicyCard.model_fields))
+    export_onnx(network, path, PolicyCard(**fields), encoding)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Keeps an exporter from telling what it does, and what else it could do."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _onnx() -> Any:
+    onnx: Any = require("onnx", "onnx", at_least="1.16")
+    importlib.import_module("onnx.helper")
+    return onnx
+
+
+def _keeps_elsewhere(message: Any) -> bool:
+    """Whether a model, or a part of one, has a tensor whose numbers are in another file."""
+    if message.DESCRIPTOR.name == "TensorProto":
+        return bool(message.external_data) or bool(message.data_location)
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            parts = [value] if hasattr(value, "ListFields") else value
+            if any(_keeps_elsewhere(part) for part in parts):
+                return True
+    return False
+
+
+def _random_rows(encoding: Encoding, rows: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    rng = np.random.default_rng(rows)
+    observations = rng.random((rows, *encoding.shape), np.float32)
+    masks = rng.random((rows, NUM_ACTIONS)) < 0.2
+    masks[:, rows] = True
+    return observations, masks
+
+
+def _outputs(
+    module: Any, observation: NDArray[np.float32], mask: NDArray[np.bool_]
+) -> list[NDArray[np.float32]]:
+    """What a network says, as a list of arrays.
+
+    Raises:
+        ValueError: If that is not what it should say.
+    """
+    import torch
+
+    try:
+        with torch.no_grad():
+            outputs = module(torch.from_numpy(observation), torch.from_numpy(mask))
+    except Exception as error:  # somebody's network
+        raise ValueError(
+            f"network {type(module).__name__} cannot be called with observations "
+            f"{observation.shape} and masks {mask.shape}: {type(error).__name__}: {error}"
+        ) from error
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    rows = len(observation)
+    allowed = [(rows, NUM_ACTIONS), (rows,)][: len(outputs)]
+    found = [tuple(getattr(output, "shape", ())) for output in outputs]
+    if found != allowed:
+        raise ValueError(
+            f"network {type(module).__name__} returns shapes {found} for {rows} rows; allowed: "
+            f"logits {(rows, NUM_ACTIONS)}, or these and values {(rows,)}"
+        )
+    arrays = [output.float().numpy() for output in outputs]
+    # Those of illegal actions may be minus infinity.
+    if not np.isfinite(arrays[0][mask]).all():
+        raise ValueError(
+            f"network {type(module).__name__} scores legal actions with numbers that are not finite"
+        )
+    return arrays

@@ -1,0 +1,301 @@
+"""ONNX files: the same policy as the original, and nothing that does not fit is loaded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper
+from test_checkpoint import make_policy
+from torch import nn
+
+from escoba_env import Batch, Encoding, evaluate, load_policy, make_rules
+from escoba_env.adapters.onnx import METADATA_KEY, ONNXPolicy, export_policy, save_onnx
+from escoba_env.policies import BUILTIN
+from escoba_env.policies.checkpoint import CheckpointError
+from escoba_env.policies.learned import LearnedPolicy
+
+COMPACT = Encoding("compact", make_rules("classic"), "round")
+TABLES = [
+    {"players": 2},
+    {"players": 4, "partnership": True},
+    {"rules": "comodines", "players": 3},
+]
+
+
+class Linear(nn.Module):
+    """A network as a user would write it, which does not look at the mask."""
+
+    def __init__(self, inputs: int = COMPACT.size, outputs: int = 43) -> None:
+        super().__init__()
+        self.layer = nn.Linear(inputs, outputs)
+
+    def forward(self, observation: torch.Tensor, action_mask: torch.Tensor) -> torch.Tensor:
+        return self.layer(observation)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("onnx") / "linear.onnx"
+    torch.manual_seed(0)
+    save_onnx(Linear(), path, encoding=COMPACT, name="linear", training={"steps": 3})
+    return path
+
+
+def changed(source: Path, path: Path, change) -> Path:
+    model = onnx.load(source)
+    change(model)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("table", TABLES, ids=str)
+def test_a_checkpoint_and_its_export_are_the_same_policy(table, tmp_path):
+    fields = dict(table)
+    rules = make_rules(fields.pop("rules", "classic"), **fields)
+    policy = make_policy(5, rules.changes())
+    export_policy(policy, tmp_path / "policy.onnx")
+    loaded = load_policy(tmp_path / "policy.onnx")
+    batch = Batch(64, rules)
+    batch.reset(1)
+    for _ in range(12):
+        live = np.flatnonzero(~batch.over)
+        views = batch.views(live)
+        expected, found = policy.probabilities(views), loaded.probabilities(views)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+        # Not vacuous: there is more than one answer.
+        assert expected[expected > 0].std() > 0.01
+        batch.step(loaded.act(views), live)
+
+
+def test_the_shipped_checkpoint_plays_the_same_games_from_a_file(tmp_path):
+    export_policy(load_policy("classic-2p"), tmp_path / "p.onnx")
+    before, after = (
+        evaluate(policy, "greedy", deals=40, seed=2)
+        for policy in ("classic-2p", str(tmp_path / "p.onnx"))
+    )
+    assert (after.margin, after.wins, after.points) == (before.margin, before.wins, before.points)
+    learned, file = load_policy("classic-2p"), load_policy(tmp_path / "p.onnx")
+    assert isinstance(learned, LearnedPolicy)
+    assert isinstance(file, ONNXPolicy)
+    assert file.card.model_dump() == learned.card.model_dump(exclude={"network"})
+    batch = Batch(8)
+    batch.reset(0)
+    np.testing.assert_allclose(
+        file.margins(batch.views()), learned.margins(batch.views()), atol=1e-4
+    )
+
+
+def test_a_file_can_sample(exported):
+    batch = Batch(4000)
+    batch.reset(0, game_indices=np.arange(4000))
+    views = batch.views()
+    sampling = load_policy(f"{exported}:sample=true")
+    actions = sampling.act(views)
+    np.testing.assert_array_equal(actions, sampling.act(views))
+    expected = sampling.probabilities(views).sum(0)
+    found = np.bincount(actions, minlength=43)
+    assert np.abs(found - expected).max() < 5 * np.sqrt(expected.max())
+
+
+def test_everything_that_takes_a_policy_takes_a_file(exported, tmp_path):
+    from escoba_env.envs.vector import EscobaVectorEnv
+    from escoba_env.evaluation import tournament
+    from escoba_env.replay import play_game
+
+    name = str(exported)
+    assert play_game([name, "random"]).policies[0] == name
+    EscobaVectorEnv(2, opponents=name).reset(seed=0)
+    assert load_policy("search:worlds=2").act is not None
+    batch = Batch(1)
+    batch.reset(0)
+    assert load_policy(f"search:worlds=2,rollout={name}").act(batch.views()).shape == (1,)
+    assert load_policy(f"ismcts:iterations=5,policy={name}").act(batch.views()).shape == (1,)
+    tournament([name, "random"], deals=4, folder=tmp_path / "t")
+
+
+def test_results_of_a_file_are_not_taken_for_those_of_another(exported, tmp_path):
+    from escoba_env.evaluation.units import identify
+
+    first = changed(exported, tmp_path / "a.onnx", lambda model: None)
+    before = identify(str(first))
+    changed(exported, first, lambda model: setattr(model, "producer_name", "other"))
+    assert identify(str(first)) != before
+    assert identify(f"search:rollout={first}") != identify(f"search:rollout={exported}")
+
+
+def test_a_network_is_left_as_it_was(tmp_path):
+    module = Linear().train()
+    before = {key: value.clone() for key, value in module.state_dict().items()}
+    save_onnx(module, tmp_path / "x.onnx", encoding=COMPACT, name="x")
+    assert module.training
+    assert all(torch.equal(before[key], value) for key, value in module.state_dict().items())
+
+
+@pytest.mark.parametrize("rows", [1, 2, 300])
+def test_any_number_of_decisions_is_one_call(exported, rows):
+    batch = Batch(rows)
+    batch.reset(0)
+    assert load_policy(exported).act(batch.views()).shape == (rows,)
+
+
+def test_what_a_file_says_of_illegal_actions_does_not_matter(tmp_path):
+    module = Linear()
+    with torch.no_grad():
+        module.layer.weight.zero_()
+        module.layer.bias.copy_(torch.arange(43.0))
+    save_onnx(module, tmp_path / "x.onnx", encoding=COMPACT, name="x")
+    batch = Batch(50)
+    batch.reset(0)
+    actions = load_policy(tmp_path / "x.onnx").act(batch.views())
+    masks = batch.legal_masks()
+    np.testing.assert_array_equal(actions, 42 - masks[:, ::-1].argmax(1))
+
+
+# -- what is refused ------------------------------------------------------------------------
+
+
+def _retyped(model: onnx.ModelProto) -> None:
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.DOUBLE
+
+
+def _renamed_output(model: onnx.ModelProto) -> None:
+    model.graph.output[0].name = "scores"
+    for node in model.graph.node:
+        node.output[:] = ["scores" if name == "logits" else name for name in node.output]
+
+
+def _fixed_rows(model: onnx.ModelProto) -> None:
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+
+
+def _no_card(model: onnx.ModelProto) -> None:
+    del model.metadata_props[:]
+
+
+def _with_card(**fields: object):
+    def change(model: onnx.ModelProto) -> None:
+        card = json.loads(model.metadata_props[0].value)
+        helper.set_model_props(model, {METADATA_KEY: json.dumps({**card, **fields})})
+
+    return change
+
+
+def _external(model: onnx.ModelProto) -> None:
+    tensor = model.graph.initializer[0]
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="../../etc/passwd")
+
+
+def _foreign_operator(model: onnx.ModelProto) -> None:
+    model.graph.node[0].op_type = "RunShell"
+    model.graph.node[0].domain = "evil"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_retyped, "cannot be run|input observation is tensor"),
+        (_renamed_output, r"outputs \['scores'\]"),
+        (_fixed_rows, "input observation is tensor"),
+        (_no_card, "has no card"),
+        (_with_card(format_version=2), "format version 2; this version reads 1"),
+        (_with_card(encoding_version=99), "version 99; this version writes"),
+        (_with_card(encoding="tactical"), "its card allows"),
+        (_with_card(rules={"players": 3}), "its card allows"),
+        (_with_card(rules={"players": 7}), "players"),
+        (_with_card(surprise=1), "is not a card: surprise"),
+        (_external, "in other files"),
+        (_foreign_operator, "cannot be run"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(change, message, exported, tmp_path):
+    path = changed(exported, tmp_path / "bad.onnx", change)
+    with pytest.raises(CheckpointError, match=message):
+        load_policy(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"not onnx at all", b"\x80\x04\x95"])
+def test_a_file_that_is_no_onnx_is_refused(content, tmp_path):
+    path = tmp_path / "bad.onnx"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"bad\.onnx"):
+        load_policy(path)
+
+
+def test_a_truncated_file_is_refused(exported, tmp_path):
+    content = exported.read_bytes()
+    for length in range(0, len(content), len(content) // 7):
+        path = tmp_path / "cut.onnx"
+        path.write_bytes(content[:length])
+        with pytest.raises(CheckpointError, match=r"cut\.onnx"):
+            load_policy(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(CheckpointError, match=r"none\.onnx cannot be read"):
+        load_policy(tmp_path / "none.onnx")
+
+
+def test_an_unknown_option_of_a_file_is_refused(exported):
+    with pytest.raises(ValueError, match="'depth' is unknown; allowed: sample"):
+        load_policy(f"{exported}:depth=3")
+
+
+def test_another_table_is_refused_when_played(exported):
+    batch = Batch(1, "classic", players=3)
+    batch.reset(0)
+    with pytest.raises(ValueError, match="'linear' was trained for"):
+        load_policy(exported).act(batch.views())
+
+
+def test_numbers_that_are_not_finite_are_refused(tmp_path):
+    module = Linear()
+    with torch.no_grad():
+        module.layer.bias.fill_(torch.inf)
+    with pytest.raises(ValueError, match="not finite"):
+        save_onnx(module, tmp_path / "x.onnx", encoding=COMPACT, name="x")
+
+
+@pytest.mark.parametrize("name", ["random", "counting", "search"])
+def test_what_is_no_network_is_not_exported(name, tmp_path):
+    with pytest.raises(ValueError, match=f"'{name}.*' is not possible; allowed: checkpoints"):
+        export_policy(load_policy(name), tmp_path / "x.onnx")
+    assert name in BUILTIN
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (Linear(inputs=7), "cannot be called with observations"),
+        (Linear(outputs=42), r"returns shapes \[\(2, 42\)\] for 2 rows; allowed: logits \(2, 43\)"),
+    ],
+)
+def test_a_network_that_does_not_fit_is_not_written(module, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        save_onnx(module, tmp_path / "x.onnx", encoding=COMPACT, name="x")
+    assert not list(tmp_path.iterdir())
+
+
+class FirstRowOnly(Linear):
+    """Written for one decision at a time: it repeats the first row's answer."""
+
+    def forward(self, observation: torch.Tensor, action_mask: torch.Tensor) -> torch.Tensor:
+        return self.layer(observation[:1]).repeat(len(observation.tolist()), 1)
+
+
+def test_a_network_for_a_fixed_number_of_rows_is_not_written(tmp_path):
+    with pytest.raises(ValueError, match=r"cannot be exported|other numbers|its card allows"):
+        save_onnx(FirstRowOnly(), tmp_path / "x.onnx", encoding=COMPACT, name="x")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("path", ["x", "x.pt", "x.onnx.zip"])
+def test_a_path_that_is_no_onnx_file_is_refused(path, tmp_path):
+    with pytest.raises(ValueError, match=r"allowed: NAME\.onnx"):
+        save_onnx(Linear(), tmp_path / path, encoding=COMPACT, name="x")

@@ -1,0 +1,120 @@
+"""Models of Stable-Baselines3 in memory: they play as they predict, and only what is legal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from sb3_contrib import QRDQN, MaskablePPO, RecurrentPPO
+from stable_baselines3 import A2C, DQN, PPO
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecNormalize
+
+from escoba_env import Batch, Encoding, evaluate, load_policy, make_rules
+from escoba_env.adapters.onnx import export_policy
+from escoba_env.adapters.sb3 import SB3Policy
+from escoba_env.envs.sb3 import EscobaVecEnv
+
+torch.set_num_threads(1)
+
+
+def views_of(rules: Any = "classic", count: int = 60, decisions: int = 9, **fields: Any):
+    batch = Batch(count, rules, **fields)
+    batch.reset(4)
+    batch.play_random(decisions * count)
+    return batch.views(np.flatnonzero(~batch.over))
+
+
+def test_maskable_ppo_plays_what_it_predicts():
+    model = MaskablePPO("MlpPolicy", EscobaVecEnv(8, opponents="random"), n_steps=64, seed=3)
+    model.learn(2000)
+    views = views_of()
+    observations, masks = views.observe(Encoding("compact", make_rules("classic"), "round"))
+    predicted, _ = model.predict(observations, action_masks=masks, deterministic=True)
+    policy = load_policy(model)
+    np.testing.assert_array_equal(policy.act(views), predicted)
+    assert policy.name == "MaskablePPO"
+
+
+@pytest.mark.parametrize("algorithm", [PPO, A2C, DQN, MaskablePPO])
+def test_the_best_legal_action_is_played_whatever_the_model_knows_of_masks(algorithm):
+    model = algorithm("MlpPolicy", EscobaVecEnv(2), seed=1, device="cpu")
+    # An illegal action would raise.
+    assert evaluate(model, "random", deals=20).games == 40
+
+
+@pytest.mark.parametrize("algorithm", [PPO, DQN, MaskablePPO])
+def test_a_model_and_its_export_are_the_same_policy(algorithm, tmp_path):
+    policy = load_policy(algorithm("MlpPolicy", EscobaVecEnv(2), seed=2, device="cpu"))
+    export_policy(policy, tmp_path / "model.onnx")
+    views = views_of()
+    np.testing.assert_allclose(
+        load_policy(tmp_path / "model.onnx").probabilities(views),
+        policy.probabilities(views),
+        atol=1e-5,
+    )
+
+
+def test_what_vec_normalize_has_learned_is_part_of_the_policy(tmp_path):
+    env = VecNormalize(EscobaVecEnv(8), norm_reward=False)
+    model = MaskablePPO("MlpPolicy", env, n_steps=64, seed=3, device="cpu")
+    model.learn(1000)
+    views = views_of()
+    observations, masks = views.observe(Encoding("compact", make_rules("classic"), "round"))
+    with torch.no_grad():
+        seen, _ = model.policy.obs_to_tensor(env.normalize_obs(observations))
+        logits = model.policy.get_distribution(seen).distribution.logits.numpy()
+    expected = np.where(masks == 1, logits, -np.inf).argmax(1)
+    policy = load_policy(model)
+    np.testing.assert_array_equal(policy.act(views), expected)
+    export_policy(policy, tmp_path / "model.onnx")
+    np.testing.assert_array_equal(load_policy(tmp_path / "model.onnx").act(views), expected)
+
+
+def test_a_model_of_the_gymnasium_environment_sees_observation_and_mask():
+    env = make_vec_env("escoba_env/Escoba-v0", n_envs=1, env_kwargs={"opponents": "random"})
+    model = PPO("MultiInputPolicy", env, n_steps=16, seed=1, device="cpu")
+    policy = load_policy(model)
+    views = views_of()
+    observations, masks = views.observe(Encoding("compact", make_rules("classic"), "round"))
+    with torch.no_grad():
+        seen, _ = model.policy.obs_to_tensor({"observation": observations, "action_mask": masks})
+        logits = model.policy.get_distribution(seen).distribution.logits.numpy()
+    expected = np.where(masks == 1, logits, -np.inf).argmax(1)
+    np.testing.assert_array_equal(policy.act(views), expected)
+
+
+def test_playing_leaves_the_model_as_it_was():
+    model = MaskablePPO("MlpPolicy", EscobaVecEnv(2), seed=1)
+    model.policy.set_training_mode(True)
+    load_policy(model).act(views_of())
+    assert model.policy.training
+
+
+def test_a_model_is_an_opponent():
+    model = MaskablePPO("MlpPolicy", EscobaVecEnv(2), seed=1)
+    env = gym.make("escoba_env/Escoba-v0", opponents=model)
+    env.reset(seed=0)
+
+
+def test_a_model_with_a_memory_is_refused():
+    model = RecurrentPPO("MlpLstmPolicy", EscobaVecEnv(2), n_steps=8, device="cpu")
+    with pytest.raises(ValueError, match="RecurrentPPO is not possible; allowed: PPO, A2C"):
+        load_policy(model)
+
+
+def test_a_model_of_another_kind_is_refused():
+    model = QRDQN("MlpPolicy", EscobaVecEnv(2), device="cpu", buffer_size=10)
+    with pytest.raises(ValueError, match="QRDQN is not possible"):
+        load_policy(model)
+
+
+def test_a_model_of_another_environment_is_refused():
+    model = PPO("MlpPolicy", gym.make("CartPole-v1"), device="cpu")
+    with pytest.raises(ValueError, match="model PPO: encoding None is not possible"):
+        load_policy(model)
+    with pytest.raises(ValueError, match=r"PPO observes Box.*has the shape"):
+        SB3Policy(model, Encoding("compact", make_rules("classic"), "round"))
