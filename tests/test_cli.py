@@ -96,7 +96,7 @@ def test_the_table_shows_margin_interval_and_shares() -> None:
 def test_names_are_shown_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     # Brackets and colons would be markup and emoji.
     name = "[bold]runs:cat:"
-    monkeypatch.setattr("escoba_env.policies.BUILTIN", {name: BUILTIN["greedy"], **BUILTIN})
+    monkeypatch.setattr("escoba_env.policies.loading.BUILTIN", {name: BUILTIN["greedy"], **BUILTIN})
     result = escoba("evaluate", name, "random", "--deals", "2")
     assert result.exit_code == 0
     assert f"{name} against random" in result.stdout

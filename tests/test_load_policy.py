@@ -152,13 +152,13 @@ def test_an_illegal_action_names_the_policy():
         evaluate(player, "random", deals=2)
 
 
-@pytest.mark.parametrize("function", [lambda: 0, lambda one: 0, lambda a, b, c: 0])
+@pytest.mark.parametrize("function", [lambda: 0, lambda one: 0, lambda a, b, c: 0, len])
 def test_a_function_of_other_arguments_is_refused(function):
     with pytest.raises(ValueError, match="cannot be called with an observation and a mask"):
         load_policy(function)
 
 
-@pytest.mark.parametrize("value", [None, 5, 1.5, [], {}, GreedyPolicy, object()])
+@pytest.mark.parametrize("value", [None, 5, 1.5, b"random", ["random"], {}, GreedyPolicy, object()])
 def test_what_is_no_policy_is_refused(value):
     with pytest.raises(ValueError, match="is not possible; allowed: a name"):
         load_policy(value)

@@ -474,12 +474,6 @@ def test_an_unknown_policy_is_refused_by_name(
     assert f"policy {unknown!r}" in str(refused.value)
 
 
-@pytest.mark.parametrize("policy", [None, 5, 1.5, b"random", ["random"], {}, object(), len])
-def test_what_is_no_policy_is_refused(policy: Any) -> None:
-    with pytest.raises(ValueError, match="is neither a name, a folder nor a Policy"):
-        load_policy(policy)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -34,7 +34,9 @@ class PerfectPolicy:
 
 @pytest.fixture(autouse=True)
 def _perfect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("escoba_env.policies.BUILTIN", {**BUILTIN, "perfect": PerfectPolicy})
+    monkeypatch.setattr(
+        "escoba_env.policies.loading.BUILTIN", {**BUILTIN, "perfect": PerfectPolicy}
+    )
 
 
 @pytest.mark.parametrize("fields", [{}, {"rules": "scopa"}, {"rules": "tabletop"}])

@@ -47,7 +47,7 @@ class LowestPolicy:
 
 @pytest.fixture(autouse=True)
 def _third(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("escoba_env.policies.BUILTIN", {**BUILTIN, "lowest": LowestPolicy})
+    monkeypatch.setattr("escoba_env.policies.loading.BUILTIN", {**BUILTIN, "lowest": LowestPolicy})
 
 
 NAMES = ["random", "greedy", "lowest"]
