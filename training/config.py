@@ -1,9 +1,9 @@
-"""The settings of a self-play run: typed, checked, one YAML file for each experiment."""
+"""The settings of training runs: typed, checked, one YAML file for each experiment."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -15,11 +15,13 @@ class ConfigError(ValueError):
     """A config that cannot be run; the message names each key, its value and what is wrong."""
 
 
-class _Settings(BaseModel):
+class Settings(BaseModel):
+    """Checked settings: no key that is not known, and no change after they have been read."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class NetworkSettings(_Settings):
+class NetworkSettings(Settings):
     """Shape of the network."""
 
     hidden: tuple[int, ...] = Field((256, 256), min_length=1)
@@ -35,7 +37,7 @@ class NetworkSettings(_Settings):
         return hidden
 
 
-class EvaluationSettings(_Settings):
+class EvaluationSettings(Settings):
     """What is measured while training goes on."""
 
     every: int = Field(250_000, ge=1)
@@ -48,7 +50,7 @@ class EvaluationSettings(_Settings):
     """Seed of the evaluation deals, apart from those that are trained on."""
 
 
-class Config(_Settings):
+class Config(Settings):
     """One self-play experiment."""
 
     name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$")
@@ -132,9 +134,23 @@ class Config(_Settings):
 
 
 def load_config(path: str | Path, **changes: Any) -> Config:
+    """Reads the config of a self-play run; see :func:`load_settings`."""
+    return load_settings(Config, path, **changes)
+
+
+def make_config(content: dict[str, Any], source: str) -> Config:
+    """Checks the values of a self-play run; see :func:`make_settings`."""
+    return make_settings(Config, content, source)
+
+
+AnySettings = TypeVar("AnySettings", bound=Settings)
+
+
+def load_settings(kind: type[AnySettings], path: str | Path, **changes: Any) -> AnySettings:
     """Reads a config.
 
     Args:
+        kind: What it is the config of.
         path: A YAML file.
         **changes: Values that replace those of the file.
 
@@ -147,23 +163,23 @@ def load_config(path: str | Path, **changes: Any) -> Config:
         raise ConfigError(f"config {path} cannot be read: {error}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"config {path} is not a mapping of keys to values")
-    return make_config({**content, **changes}, str(path))
+    return make_settings(kind, {**content, **changes}, str(path))
 
 
-def make_config(content: dict[str, Any], source: str) -> Config:
+def make_settings(kind: type[AnySettings], content: dict[str, Any], source: str) -> AnySettings:
     """Checks the values of a config.
 
     Raises:
         ConfigError: If a key is unknown or a value is not possible.
     """
     try:
-        return Config.model_validate(content)
+        return kind.model_validate(content)
     except ValidationError as error:
         faults = []
         for fault in error.errors():
             key = ".".join(str(part) for part in fault["loc"])
             if fault["type"] == "extra_forbidden":
-                known = ", ".join(Config.model_fields)
+                known = ", ".join(kind.model_fields)
                 faults.append(f"unknown key {key!r} (known: {known})")
             else:
                 value = f"={fault['input']!r}" if key else ""

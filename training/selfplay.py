@@ -21,7 +21,6 @@ from typing import Annotated, Any
 import torch
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from escoba_env.batch import Batch
 from escoba_env.evaluation import Evaluation, evaluate
@@ -29,6 +28,7 @@ from escoba_env.policies import load_policy
 from escoba_env.policies.learned import LearnedPolicy
 from training.config import Config, ConfigError, load_config
 from training.ppo import SelfPlayPPO, frozen_policy
+from training.progress import bar_of
 from training.rollout import SelfPlay
 from training.run_folder import RunFolder, batch_of
 
@@ -109,7 +109,7 @@ class _Run:
         config, model = self.config, self.model
         began = model.num_timesteps
         last_evaluation = began
-        with _interrupts() as interrupted, _progress(self.console) as bar:
+        with _interrupts() as interrupted, bar_of(self.console) as bar:
             task = bar.add_task(config.name, total=config.decisions, completed=began, info="")
             while model.num_timesteps < config.decisions and not interrupted():
                 before = model.num_timesteps
@@ -212,19 +212,6 @@ def _interrupts() -> Iterator[Any]:
         yield lambda: bool(asked)
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[info]}"),
-        console=console,
-        refresh_per_second=2,
-    )
 
 
 def run_path(config: Config, run: Path | None) -> RunFolder:

@@ -1,0 +1,292 @@
+"""Labelled decisions: what a search says every action is worth, in shards on disk.
+
+A shard is a ``safetensors`` file of the views of some decisions as game records, which any encoding
+can be made of, and the values of their actions. The decisions come from whole rounds in which a
+policy moves, with some random moves among them, so that the student is told what to do after its
+own mistakes as well (DAgger; Ross et al., 2011).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as save_tensors
+
+from escoba_env.batch import Batch, Records, Views
+from escoba_env.cards import NUM_ACTIONS
+from escoba_env.engine.record import STATE, lower, pick_records
+from escoba_env.evaluation.pool import Load
+from escoba_env.files import write_whole
+from escoba_env.policies import Policy
+from escoba_env.rules import Rules, make_rules
+from escoba_env.solver import Memory, SolverLimitError, make_memory, solve_views
+
+TEACHER = "teacher"
+"""As a behaviour: whatever has the highest label."""
+GAMES_AT_ONCE = 256
+MAX_NODES = 2_000_000
+"""Positions for the exact value of one decision; one that takes more stays without labels."""
+NOISE_DECISIONS = 1_000
+"""Decisions of a shard that are labelled twice, to see how much labels vary."""
+
+_LAYOUT = hashlib.sha256(repr(STATE.descr).encode()).hexdigest()[:16]
+"""Which layout of game records the shards of this version hold."""
+
+_BYTES = np.dtype((np.void, STATE.itemsize))
+"""Records as bytes: NumPy copies them field by field, thirty times slower, if they are more."""
+
+Floats = NDArray[np.float32]
+
+
+class LabelError(ValueError):
+    """A teacher that gives no labels, or a shard that is damaged or foreign."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A file of labelled decisions.
+
+    Attributes:
+        rules: The rules that they were made under.
+        records: Array (n,) of dtype ``STATE``: views of the seat to move.
+        values: float32 (n, 43): margin of the round that each action leads to; ``nan`` where there
+            is no label.
+        about: How they were made, and what was seen then.
+    """
+
+    rules: Rules
+    records: Records
+    values: Floats
+    about: dict[str, Any]
+
+    def views(self, rows: Any) -> Views:
+        """Returns some of the decisions; their keys are zeros."""
+        records = pick_records(self.records, rows)
+        return Views(
+            self.rules,
+            "round",
+            lower(self.rules, "round"),
+            records,
+            np.zeros(len(records), np.int64),
+        )
+
+
+@dataclass(frozen=True)
+class LabelUnit:
+    """The work of making one shard.
+
+    Attributes:
+        path: Its file.
+        rules: Rules of the table.
+        teacher: Name of the policy that labels: one with ``action_values``, such as a search.
+        behaviour: Name of the policy that moves, or ``TEACHER``.
+        explore: Chance of a random action in its place.
+        seed: Seed of the deals.
+        first: The first of them.
+        deals: Number of them.
+    """
+
+    path: str
+    rules: Rules
+    teacher: str
+    behaviour: str
+    explore: float
+    seed: int
+    first: int
+    deals: int
+
+    def key(self, identify: Callable[[Any], str]) -> dict[str, Any]:
+        """Returns everything that the shard depends on, for JSON."""
+        moving = self.behaviour if self.behaviour == TEACHER else identify(self.behaviour)
+        return {
+            "labels": identify(self.teacher),
+            "behaviour": moving,
+            "explore": self.explore,
+            "rules": self.rules.changes(),
+            "seed": self.seed,
+            "first": self.first,
+            "deals": self.deals,
+        }
+
+    def play(self, load: Load) -> dict[str, Any]:
+        """Plays and labels the deals, writes the shard and returns what was seen."""
+        start = time.perf_counter()
+        memory = make_memory()
+        teacher = load(self.teacher)
+        behaviour = None if self.behaviour == TEACHER else load(self.behaviour)
+        records, values = [], []
+        for first in range(self.first, self.first + self.deals, GAMES_AT_ONCE):
+            last = min(first + GAMES_AT_ONCE, self.first + self.deals)
+            batch = Batch(last - first, self.rules, skip_forced=True)
+            batch.reset(self.seed, game_indices=np.arange(first, last))
+            rng = np.random.default_rng((self.seed, first))
+            live = np.flatnonzero(~batch.over)
+            while live.size:
+                views = batch.views(live)
+                labels = label(teacher, views, memory)
+                records.append(views.records)
+                values.append(labels)
+                batch.step(_choose(views, labels, behaviour, self.explore, rng), live)
+                live = live[~batch.over[live]]
+        all_records = np.concatenate([part.view(_BYTES) for part in records]).view(STATE)
+        all_values = np.concatenate(values)
+        labelled = (~np.isnan(all_values)).sum(1) > 1
+        about = {
+            "decisions": len(all_records),
+            "labelled": int(labelled.sum()),
+            "seconds": round(time.perf_counter() - start, 2),
+            "noise": _noise(
+                teacher, self.rules, pick_records(all_records, labelled), all_values[labelled]
+            ),
+        }
+        self._write(pick_records(all_records, labelled), all_values[labelled], about)
+        return about
+
+    def _write(self, records: Records, values: Floats, about: dict[str, Any]) -> None:
+        tensors: dict[str, NDArray[Any]] = {
+            "records": np.frombuffer(records.tobytes(), np.uint8).reshape(len(records), -1),
+            "values": np.ascontiguousarray(values, np.float32),
+        }
+        metadata = {
+            "layout": _LAYOUT,
+            "rules": json.dumps(self.rules.as_dict()),
+            "about": json.dumps(
+                {
+                    **about,
+                    "teacher": self.teacher,
+                    "behaviour": self.behaviour,
+                    "explore": self.explore,
+                    "seed": self.seed,
+                    "first": self.first,
+                    "deals": self.deals,
+                }
+            ),
+        }
+        write_whole(self.path, save_tensors(tensors, metadata))
+
+
+def label(teacher: Policy, views: Views, memory: Memory | None = None) -> Floats:
+    """Returns the margin of the round that each action leads to, float32 (n, 43).
+
+    Where a search leaves a decision to the exact solver, the exact values are asked for. ``nan``
+    stands for illegal actions, for those that come to the same as another, and in all of a decision
+    that takes the solver too long.
+
+    Raises:
+        LabelError: If the teacher has no ``action_values``.
+    """
+    find = getattr(teacher, "action_values", None)
+    if find is None:
+        raise LabelError(
+            f"teacher {teacher.name!r} is not possible; allowed: policies that say what every "
+            f"action is worth, such as search:worlds=64"
+        )
+    values: Floats = find(views).astype(np.float32)
+    settled = np.flatnonzero(np.isnan(values).all(1))
+    if settled.size and views.rules.num_sides == 2:
+        _solve(views, settled, values, make_memory() if memory is None else memory)
+    return values
+
+
+def _solve(views: Views, rows: NDArray[np.int64], values: Floats, memory: Memory) -> None:
+    """Writes exact values of those decisions that have them."""
+    try:
+        solved = solve_views(views[rows], max_nodes=MAX_NODES, memory=memory).actions
+    except (ValueError, SolverLimitError):
+        # One of them hides something, or takes too long; which one is soon found.
+        if len(rows) > 1:
+            middle = len(rows) // 2
+            _solve(views, rows[:middle], values, memory)
+            _solve(views, rows[middle:], values, memory)
+        return
+    values[rows] = np.where(_legal(views[rows]), solved, np.nan)
+
+
+def load_shard(path: Path) -> Shard:
+    """Reads a shard.
+
+    Raises:
+        LabelError: If it is damaged, or of another layout of game records.
+    """
+    try:
+        with safe_open(path, "np") as file:
+            metadata = file.metadata() or {}
+            records, values = file.get_tensor("records"), file.get_tensor("values")
+        layout = metadata.get("layout")
+        rules, about = make_rules(json.loads(metadata["rules"])), json.loads(metadata["about"])
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise LabelError(f"{path} is no shard of labels, or is damaged: {error}") from None
+    right = (len(records), STATE.itemsize), (len(records), NUM_ACTIONS)
+    if layout != _LAYOUT or (records.shape, values.shape) != right:
+        raise LabelError(
+            f"{path} holds game records of another version; make it again with this one"
+        )
+    whole_records = np.frombuffer(np.ascontiguousarray(records).tobytes(), STATE)
+    return Shard(rules, whole_records, values, about)
+
+
+def joined(shards: Sequence[Shard]) -> list[Shard]:
+    """Puts the shards of each table together, in order."""
+    by_rules: dict[Rules, list[Shard]] = {}
+    for shard in shards:
+        by_rules.setdefault(shard.rules, []).append(shard)
+    return [
+        Shard(
+            rules,
+            np.concatenate([shard.records.view(_BYTES) for shard in parts]).view(STATE),
+            np.concatenate([shard.values for shard in parts]),
+            {"shards": [shard.about for shard in parts]},
+        )
+        for rules, parts in by_rules.items()
+    ]
+
+
+def _legal(views: Views) -> NDArray[np.bool_]:
+    legal: NDArray[np.bool_] = (views.records["legal"][:, None] >> np.arange(NUM_ACTIONS)) & 1 == 1
+    return legal
+
+
+def _choose(
+    views: Views,
+    labels: Floats,
+    behaviour: Policy | None,
+    explore: float,
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    legal = _legal(views)
+    # A decision without labels is made at random, but by whoever does not need them.
+    at_random = rng.random(len(views)) < explore
+    if behaviour is not None:
+        actions = behaviour.act(views)
+    else:
+        at_random |= np.isnan(labels).all(1)
+        actions = np.where(np.isnan(labels), -np.inf, labels).argmax(1)
+    drawn = np.where(legal, rng.random(legal.shape), -1.0).argmax(1)
+    return np.where(at_random, drawn, actions)
+
+
+def _noise(teacher: Policy, rules: Rules, records: Records, values: Floats) -> float:
+    """Standard deviation of a label's error: of centred values, labelled twice."""
+    rows = np.unique(np.linspace(0, len(records) - 1, NOISE_DECISIONS).astype(np.int64))
+    if not len(records):
+        return 0.0
+    # Other worlds than the first time: other keys.
+    keys = np.random.default_rng(len(records)).integers(2**62, size=len(rows))
+    views = Views(rules, "round", lower(rules, "round"), pick_records(records, rows), keys)
+    again, first = centred(label(teacher, views)), centred(values[rows])
+    return float(np.sqrt(np.nanmean((again - first) ** 2) / 2))
+
+
+def centred(values: Floats) -> Floats:
+    """Returns values less their mean over the labelled actions of each decision."""
+    result: Floats = values - np.nanmean(values, 1, keepdims=True)
+    return result
