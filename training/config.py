@@ -69,6 +69,8 @@ class Config(Settings):
     """Whether the policy knows which cards have been captured."""
     seed: int = Field(1, ge=0, lt=2**31)
     """Seed of deals, exploration and initial weights."""
+    start: str | None = None
+    """A checkpoint of the same network whose weights are learned on from; default: new ones."""
     decisions: int = Field(ge=1)
     """Decisions to learn from, of all seats together."""
     games: int = Field(512, ge=1)

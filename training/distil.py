@@ -44,7 +44,7 @@ from escoba_env.policies.network import Choices, PolicyNetwork, choices_of
 from escoba_env.rules import Rules, make_rules
 from training.config import ConfigError, NetworkSettings, Settings, load_settings
 from training.labels import TEACHER, LabelError, LabelUnit, Shard, joined, load_shard
-from training.ppo import uses_bfloat16
+from training.ppo import take_weights, uses_bfloat16
 from training.progress import bar_of
 
 app = typer.Typer(add_completion=False)
@@ -398,22 +398,13 @@ class Learner:
         shape = self.shape
         self.network = PolicyNetwork(shape.state_size, shape.hidden, shape.action_hidden)
         if before is not None and (number == 0 or not config.afresh):
-            self._take_weights(before)
+            take_weights(self.network, shape, before, config.name)
         self.optimizer = torch.optim.AdamW(
             self.network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
         )
         self.low_precision = uses_bfloat16(config.precision)
         self.seconds = 0.0
         self.step = 0
-
-    def _take_weights(self, before: str) -> None:
-        policy = load_policy(before)
-        if not isinstance(policy, LearnedPolicy) or policy.card.network != self.shape:
-            raise ConfigError(
-                f"config {self.config.name}: {before!r} has another network than the config asks "
-                f"for; allowed: a checkpoint of {self.shape!r}"
-            )
-        self.network.load_state_dict(policy.network.state_dict())
 
     def steps_of(self, data: list[Shard]) -> int:
         """Returns the number of gradient steps of an epoch."""

@@ -17,10 +17,11 @@ from torch import Tensor
 
 from escoba_env.batch import Batch
 from escoba_env.cards import NUM_ACTIONS
+from escoba_env.policies import load_policy
 from escoba_env.policies.checkpoint import Card, NetworkCard
 from escoba_env.policies.learned import LearnedPolicy
 from escoba_env.policies.network import Choices, PolicyNetwork
-from training.config import Config
+from training.config import Config, ConfigError
 from training.rollout import SeatRolloutBuffer, SelfPlay
 
 
@@ -186,6 +187,30 @@ def network_card(config: Config, batch: Batch) -> NetworkCard:
         hidden=config.network.hidden,
         action_hidden=config.network.action_hidden,
     )
+
+
+def take_weights(network: PolicyNetwork, shape: NetworkCard, start: str, name: str) -> None:
+    """Gives a network the weights of a checkpoint.
+
+    Args:
+        network: The network.
+        shape: Its shape.
+        start: Name or folder of the checkpoint.
+        name: What the config is called, for messages.
+
+    Raises:
+        ConfigError: If there is no such checkpoint, or it is of another network.
+    """
+    try:
+        policy = load_policy(start)
+    except ValueError as error:
+        raise ConfigError(f"config {name}: start: {error}") from None
+    if not isinstance(policy, LearnedPolicy) or policy.card.network != shape:
+        raise ConfigError(
+            f"config {name}: start={start!r} is of another network; allowed: a checkpoint of "
+            f"{shape!r}"
+        )
+    network.load_state_dict(policy.network.state_dict())
 
 
 def frozen_policy(config: Config, batch: Batch, model: SelfPlayPPO, **about: Any) -> LearnedPolicy:

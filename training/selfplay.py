@@ -27,7 +27,7 @@ from escoba_env.evaluation import Evaluation, evaluate
 from escoba_env.policies import load_policy
 from escoba_env.policies.learned import LearnedPolicy
 from training.config import Config, ConfigError, load_config
-from training.ppo import SelfPlayPPO, frozen_policy
+from training.ppo import SelfPlayPPO, frozen_policy, network_card, take_weights
 from training.progress import bar_of
 from training.rollout import SelfPlay
 from training.run_folder import RunFolder, batch_of
@@ -56,6 +56,8 @@ def train(config: Config, folder: RunFolder, *, resume: bool = False) -> Learned
         folder.start(config)
     torch.set_num_threads(config.threads)
     model = SelfPlayPPO(config, batch, folder.log)
+    if config.start is not None and not resume:
+        take_weights(model.network, network_card(config, batch), config.start, config.name)
     past = frozen_policy(config, batch, model) if "past" in config.opponents else None
     opponents = [
         (past if past and name == "past" else load_policy(name), share)

@@ -1,0 +1,89 @@
+"""Best responses: trained against the frozen policy alone, from its weights or from new ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+from test_checkpoint import make_policy
+from typer.testing import CliRunner
+
+from escoba_env import make_rules
+from training import best_response as module
+from training.best_response import best_response, response_config
+from training.config import ConfigError, make_config
+from training.run_folder import RunFolder
+from training.selfplay import train
+
+torch.set_num_threads(1)
+
+SMALL = {"games": 8, "steps": 8, "minibatch": 32, "decisions": 64}
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> str:
+    folder = tmp_path / "policy"
+    make_policy(1, hidden=(8, 6), action_hidden=5).save(folder)
+    return str(folder)
+
+
+def test_the_result_says_what_was_measured(policy, tmp_path, monkeypatch):
+    config = module.make_config
+
+    def small(content, source):
+        return config({**content, **SMALL}, source)
+
+    monkeypatch.setattr(module, "make_config", small)
+    result = best_response(policy, tmp_path / "run", decisions=64, deals=10)
+    written = json.loads((tmp_path / "run" / "best_response.json").read_text())
+    assert (written["gain"], written["deals"]) == (result.margin, 10)
+    assert written["from_the_policys_weights"] is True
+    # The frozen policy is measured, and is as it was.
+    assert result.b == policy
+
+
+def test_the_opponent_plays_every_game_and_never_learns(policy):
+    config = response_config(policy, None, 1000, 1, fresh=False)
+    assert config.opponents == {policy: 1.0}
+    assert config.start == policy
+    assert response_config(policy, None, 1000, 1, fresh=True).start is None
+    # At another table the policy's weights do not fit.
+    assert response_config(policy, {"players": 3}, 1000, 1, fresh=False).start is None
+    assert response_config("counting", None, 1000, 1, fresh=False).table() == make_rules("classic")
+
+
+def test_learning_begins_from_the_weights_of_start(policy, tmp_path):
+    settings = {
+        "name": "x",
+        "start": policy,
+        "network": {"hidden": [8, 6], "action_hidden": 5},
+        "learning_rate": 1e-12,
+        "precision": "float32",
+        "evaluation": {"deals": 2},
+        **SMALL,
+    }
+    train(make_config(settings, "x"), RunFolder(tmp_path / "run"))
+    before = load_file(Path(policy) / "policy.safetensors")
+    after = load_file(tmp_path / "run" / "checkpoint" / "policy.safetensors")
+    assert all(np.allclose(before[key], after[key], atol=1e-6) for key in before)
+
+
+@pytest.mark.parametrize("start", ["greedy", "nobody", "classic-2p"])
+def test_a_start_that_does_not_fit_is_refused(start, tmp_path):
+    config = make_config({"name": "x", "start": start, **SMALL}, "x")
+    if start == "classic-2p":
+        config = make_config({**config.model_dump(), "network": {"hidden": [8]}}, "x")
+    with pytest.raises(ConfigError, match=f"start.*{start}"):
+        train(config, RunFolder(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("name", ["nobody", "cheat:search"])
+def test_a_policy_that_cannot_be_trained_against_is_refused(name, tmp_path):
+    result = CliRunner().invoke(module.app, [name, "--run", str(tmp_path / "run")])
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert name in result.stderr

@@ -1,0 +1,319 @@
+"""Expert iteration: labels are what the search says, and the student learns them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+from typer.testing import CliRunner
+
+from escoba_env import Batch, load_policy, make_rules
+from escoba_env.cards import NUM_ACTIONS
+from escoba_env.policies.learned import LearnedPolicy
+from escoba_env.solver import solve_views
+from training import distil as module
+from training.config import ConfigError, load_settings, make_settings
+from training.distil import DistilConfig, Learner, distil, label_units
+from training.labels import TEACHER, LabelError, LabelUnit, joined, label, load_shard
+
+torch.set_num_threads(1)
+
+TINY: dict[str, Any] = {
+    "name": "tiny",
+    "rounds": [{"deals": 40, "teacher": "search:worlds=4"}],
+    "shard_deals": 10,
+    "minibatch": 64,
+    "network": {"hidden": [16], "action_hidden": 8},
+    "measure": {"deals": 4, "against": ["random"]},
+}
+
+
+def tiny(**changes: Any) -> DistilConfig:
+    return make_settings(DistilConfig, {**TINY, **changes}, "tiny")
+
+
+def unit(path: Path, **changes: Any) -> LabelUnit:
+    settings: dict[str, Any] = {
+        "path": str(path), "rules": make_rules("classic"), "teacher": "search:worlds=4",
+        "behaviour": TEACHER, "explore": 0.1, "seed": 5, "first": 0, "deals": 6,
+    }  # fmt: skip
+    return LabelUnit(**{**settings, **changes})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("distil") / "run"
+    distil(tiny(), folder, workers=1)
+    return folder
+
+
+# -- labels ---------------------------------------------------------------------------------
+
+
+def test_labels_are_the_values_of_the_search():
+    batch = Batch(30)
+    batch.reset(3)
+    views = batch.views()
+    teacher = load_policy("search:worlds=8")
+    found = label(teacher, views)
+    np.testing.assert_allclose(found, teacher.action_values(views), rtol=1e-6)
+    legal = batch.legal_masks() == 1
+    assert not (np.isfinite(found) & ~legal).any()
+    assert np.isfinite(found).any(1).all()
+
+
+def test_the_end_is_labelled_by_exact_values():
+    batch = Batch(60, skip_forced=True)
+    batch.reset(3)
+    policy = load_policy("counting")
+    while (batch.states["turn_index"] < 32)[~batch.over].any():
+        live = np.flatnonzero(~batch.over & (batch.states["turn_index"] < 32))
+        batch.step(policy.act(batch.views(live)), live)
+    live = np.flatnonzero(~batch.over)
+    views = batch.views(live)
+    assert len(views) > 20
+    found = label(load_policy("search:worlds=4"), views)
+    exact = solve_views(views).actions
+    legal = batch.legal_masks(live) == 1
+    np.testing.assert_array_equal(found[legal], exact[legal])
+    assert np.isnan(found[~legal]).all()
+
+
+def test_a_policy_that_says_no_values_is_no_teacher():
+    batch = Batch(1)
+    batch.reset(0)
+    with pytest.raises(LabelError, match="teacher 'greedy' is not possible; allowed: policies"):
+        label(load_policy("greedy"), batch.views())
+
+
+def test_a_shard_is_read_as_it_was_written(tmp_path):
+    work = unit(tmp_path / "a.safetensors")
+    about = work.play(load_policy)
+    shard = load_shard(tmp_path / "a.safetensors")
+    assert shard.rules == make_rules("classic")
+    assert len(shard.records) == len(shard.values) == about["labelled"]
+    assert shard.about["teacher"] == "search:worlds=4"
+    # A decision is a choice, and its labels are of legal actions.
+    masks = (shard.records["legal"][:, None] >> np.arange(NUM_ACTIONS)) & 1
+    assert ((masks == 1) | np.isnan(shard.values)).all()
+    assert ((~np.isnan(shard.values)).sum(1) >= 2).all()
+    assert about["noise"] > 0
+
+
+def test_a_shard_depends_on_what_it_says_alone(tmp_path):
+    for name in "ab":
+        unit(tmp_path / name).play(load_policy)
+    unit(tmp_path / "c", seed=6).play(load_policy)
+    a, b, c = (load_shard(tmp_path / name) for name in "abc")
+    assert a.records.tobytes() == b.records.tobytes()
+    np.testing.assert_array_equal(a.values, b.values)
+    assert a.records.tobytes() != c.records.tobytes()
+
+
+def test_views_of_a_shard_hide_what_a_seat_does_not_know(tmp_path):
+    unit(tmp_path / "a").play(load_policy)
+    records = load_shard(tmp_path / "a").records
+    assert (records["viewer"] == records["turn"]).all()
+
+
+def test_more_exploration_makes_other_positions(tmp_path):
+    unit(tmp_path / "a", explore=0.0).play(load_policy)
+    unit(tmp_path / "b", explore=1.0).play(load_policy)
+    a, b = load_shard(tmp_path / "a"), load_shard(tmp_path / "b")
+    assert a.records.tobytes() != b.records.tobytes()
+
+
+def test_a_behaviour_moves_where_it_is_named(tmp_path):
+    unit(tmp_path / "a", behaviour="random", explore=0.0).play(load_policy)
+    unit(tmp_path / "b", behaviour=TEACHER, explore=0.0).play(load_policy)
+    assert (
+        load_shard(tmp_path / "a").records.tobytes() != load_shard(tmp_path / "b").records.tobytes()
+    )
+
+
+@pytest.mark.parametrize("damage", ["cut", "foreign", "layout", "shape", "rules"])
+def test_a_damaged_shard_is_refused(damage, tmp_path):
+    path = tmp_path / "a.safetensors"
+    unit(path).play(load_policy)
+    content = path.read_bytes()
+    tensors = load_file(path)
+    metadata = {"layout": module.load_shard.__globals__["_LAYOUT"], "about": "{}", "rules": "{}"}
+    if damage == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    elif damage == "foreign":
+        path.write_bytes(b"no shard")
+    elif damage == "layout":
+        save_file(tensors, path, {**metadata, "layout": "other"})
+    elif damage == "shape":
+        save_file({**tensors, "values": tensors["values"][:, :3].copy()}, path, metadata)
+    else:
+        save_file(tensors, path, {**metadata, "rules": '{"players": 9}'})
+    with pytest.raises(LabelError, match=r"a\.safetensors"):
+        load_shard(path)
+
+
+# -- learning -------------------------------------------------------------------------------
+
+
+def test_a_student_learns_what_the_labels_say(tmp_path):
+    """With labels that a simple rule gives, the loss falls and choices follow the rule."""
+    for place in range(3):
+        unit(tmp_path / str(place), behaviour="counting", first=place * 40, deals=40).play(
+            load_policy
+        )
+    shards = joined([load_shard(tmp_path / str(place)) for place in range(3)])
+    config = tiny(epochs=6, learning_rate=3e-3, network={"hidden": [32], "action_hidden": 32})
+    learner = Learner(config, 0, None)
+    total = learner.steps_of(shards) * config.epochs
+    before, _ = learner.validate(shards)
+    losses = [learner.epoch(shards, epoch, total, lambda _: None) for epoch in range(6)]
+    after, _ = learner.validate(shards)
+    assert losses[-1] < 0.7 * losses[0]
+    assert after < 0.6 * before
+
+
+def test_the_policy_of_a_run_loads_and_says_how_it_was_made(run):
+    policy = load_policy(str(run / "checkpoint"))
+    assert isinstance(policy, LearnedPolicy)
+    assert policy.card.training["method"] == "training.distil"
+    assert policy.card.strength["random"]["deals"] == 4
+    assert policy.expects_margins
+    batch = Batch(4)
+    batch.reset(0)
+    assert np.isfinite(policy.margins(batch.views())).all()
+
+
+def test_the_same_config_gives_the_same_policy(run, tmp_path):
+    distil(tiny(), tmp_path / "again", workers=1)
+    a, b = (load_file(p / "checkpoint" / "policy.safetensors") for p in (run, tmp_path / "again"))
+    assert all(np.array_equal(a[key], b[key]) for key in a)
+
+
+def test_a_killed_run_goes_on_where_it_was(run, tmp_path, monkeypatch):
+    """Killed after the first epoch: shards and that epoch are not done again."""
+    folder = tmp_path / "killed"
+
+    save = Learner.save
+
+    def save_and_stop(self: Learner, path: Path, epochs: int) -> None:
+        save(self, path, epochs)
+        if epochs == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Learner, "save", save_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        distil(tiny(), folder, workers=1)
+    monkeypatch.undo()
+    times = {path: path.stat().st_mtime_ns for path in folder.rglob("*.safetensors")}
+    assert times
+    distil(tiny(), folder, resume=True, workers=1)
+    assert all(path.stat().st_mtime_ns == time for path, time in times.items())
+    a, b = (load_file(p / "checkpoint" / "policy.safetensors") for p in (run, folder))
+    assert all(np.array_equal(a[key], b[key]) for key in a)
+
+
+def test_a_round_can_use_the_policy_of_the_round_before(tmp_path):
+    rounds = [
+        {"deals": 20, "teacher": "search:worlds=2"},
+        {"deals": 20, "teacher": "search:worlds=2,rollout={policy}", "behaviour": "{policy}"},
+    ]
+    distil(tiny(rounds=rounds), tmp_path / "run", workers=1)
+    about = load_shard(next((tmp_path / "run/round-2/labels").glob("*"))).about
+    assert about["behaviour"] == str(tmp_path / "run/round-1/checkpoint")
+    assert about["teacher"].endswith(f"rollout={about['behaviour']}")
+
+
+def test_one_policy_for_tables_of_all_kinds(tmp_path):
+    tables = [{}, {"preset": "comodines", "players": 3}, {"players": 4, "partnership": True}]
+    config = tiny(
+        tables=tables, encoding="universal_tactical",
+        rounds=[{"deals": 60, "teacher": "search:worlds=2"}],
+    )  # fmt: skip
+    policy = distil(config, tmp_path / "run", workers=1)
+    assert set(policy.card.strength) == {
+        "random at table 1",
+        "random at table 2",
+        "random at table 3",
+    }
+
+
+def test_no_two_rounds_tables_or_seeds_share_a_deal():
+    seeds = set()
+    for seed in (1, 2):
+        config = tiny(
+            seed=seed,
+            tables=[{}, {"escoba": 2}],
+            rounds=[{"deals": 40, "teacher": "search:worlds=2"}] * 2,
+        )
+        for number in range(2):
+            units = label_units(config, number, Path("x"), None)
+            places = [(u.seed, u.first) for u in units]
+            assert len(set(places)) == len(places)
+            seeds |= {u.seed for u in units}
+    assert len(seeds) == 8
+    # Nor with the ladder's or the evaluations'.
+    assert min(seeds) > 2**40
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tables": [{"players": 9}]}, "players"),
+        ({"tables": [{}, {"players": 3}]}, "different layouts"),
+        ({"rounds": []}, "rounds"),
+        ({"rounds": [{"deals": 20, "teacher": "search:rollout={policy}"}]}, "none before it"),
+        ({"rounds": [{"deals": 10, "teacher": "search"}]}, "fewer than 2 shards"),
+        ({"rounds": [{"deals": 40, "teacher": "search", "explore": 1.5}]}, "explore"),
+        ({"epochs": 0}, "epochs"),
+        ({"surprise": 1}, "unknown key 'surprise'"),
+    ],
+)
+def test_a_config_that_cannot_be_run_is_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        tiny(**changes)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"teacher": "counting"}, "'counting' of round 1 does not say what every action is worth"),
+        ({"teacher": "nobody"}, "teacher of round 1: policy 'nobody' is unknown"),
+        ({"teacher": "search", "behaviour": "nobody"}, "behaviour of round 1: policy 'nobody'"),
+    ],
+)
+def test_a_teacher_that_cannot_teach_is_refused_before_anything_is_done(
+    settings, message, tmp_path
+):
+    with pytest.raises(ConfigError, match=message):
+        distil(tiny(rounds=[{"deals": 20, **settings}]), tmp_path / "run", workers=1)
+    assert not list((tmp_path / "run").glob("round-*"))
+
+
+def test_a_start_of_another_network_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="'classic-2p' is of another network"):
+        distil(tiny(start="classic-2p"), tmp_path / "run", workers=1)
+
+
+def test_another_config_does_not_go_on_with_a_run(run):
+    with pytest.raises(ConfigError, match="epochs differ"):
+        distil(tiny(epochs=3), run, resume=True)
+    with pytest.raises(ConfigError, match="is not an empty folder"):
+        distil(tiny(), run)
+
+
+def test_the_command_says_in_one_line_what_is_wrong(tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text(json.dumps({**TINY, "epochs": 0}))
+    result = CliRunner().invoke(module.app, [str(path), "--run", str(tmp_path / "run")])
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+
+
+def test_the_shipped_configs_are_valid():
+    for path in Path(__file__).parents[1].glob("configs/distil-*.yaml"):
+        load_settings(DistilConfig, path)
