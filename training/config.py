@@ -37,6 +37,27 @@ class NetworkSettings(Settings):
         return hidden
 
 
+class LeagueSettings(Settings):
+    """Opponents that are drawn by how hard they are."""
+
+    share: float = Field(0.5, gt=0, le=1)
+    """Share of games against the league."""
+    members: tuple[str, ...] = ("counting",)
+    """Policies that are always in it."""
+    size: int = Field(4, ge=0)
+    """Places for past selves; a new one takes the place of the easiest."""
+    every: int = Field(500_000, ge=1)
+    """Decisions after which the learner as it is becomes a past self."""
+    power: float = Field(1.0, ge=0)
+    """How much harder opponents are preferred; 0: all alike."""
+
+    @model_validator(mode="after")
+    def _somebody(self) -> LeagueSettings:
+        if not self.members and not self.size:
+            raise ValueError("a league without members and with size=0 is empty")
+        return self
+
+
 class EvaluationSettings(Settings):
     """What is measured while training goes on."""
 
@@ -103,6 +124,11 @@ class Config(Settings):
     """
     past_every: int = Field(10, ge=1)
     """Updates after which ``past`` is brought up to date."""
+    league: LeagueSettings | None = None
+    """Opponents that are drawn by how hard they are, beside ``opponents``."""
+    teammates: dict[str, float] = {}
+    """Partnership: share of games in which the learner's partner is another policy, or ``past``, so
+    that it is not good with itself alone."""
     network: NetworkSettings = NetworkSettings()
     """Shape of the network."""
     evaluation: EvaluationSettings = EvaluationSettings()
@@ -119,11 +145,18 @@ class Config(Settings):
     @model_validator(mode="after")
     def _consistent(self) -> Config:
         self.table()
-        for policy, share in self.opponents.items():
-            if not 0 < share <= 1:
-                raise ValueError(f"opponents.{policy}={share} is not a share above 0 and up to 1")
-        if sum(self.opponents.values()) > 1 + 1e-9:
-            raise ValueError(f"shares of opponents add up to {sum(self.opponents.values())}; to 1")
+        for key in ("opponents", "teammates"):
+            shares = getattr(self, key)
+            for policy, share in shares.items():
+                if not 0 < share <= 1:
+                    raise ValueError(f"{key}.{policy}={share} is not a share above 0 and up to 1")
+            total = sum(shares.values())
+            if key == "opponents" and self.league:
+                total += self.league.share
+            if total > 1 + 1e-9:
+                raise ValueError(f"shares of {key} add up to {total}; to 1")
+        if self.teammates and not self.table().partnership:
+            raise ValueError("teammates are possible in a partnership alone")
         if self.minibatch > self.games * self.steps:
             raise ValueError(
                 f"minibatch={self.minibatch} is more than games * steps={self.games * self.steps}"

@@ -7,7 +7,7 @@ played by the engine and learned from by nobody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -23,6 +23,7 @@ from escoba_env.cards import NUM_ACTIONS
 from escoba_env.engine.outlook import NUM_FACTS
 from escoba_env.policies.base import Policy
 from escoba_env.policies.network import Choices, choices_of
+from training.league import League
 
 Floats = NDArray[np.float32]
 Act = Callable[[Choices], tuple[NDArray[np.int64], Floats, Floats]]
@@ -30,6 +31,8 @@ Act = Callable[[Choices], tuple[NDArray[np.int64], Floats, Floats]]
 
 LEARNER = -1
 """In ``opponent_of``: the seat is played by the learner."""
+FROM_LEAGUE = -2
+"""Instead of an opponent: one is drawn for each game."""
 
 
 class SeatRolloutBuffer(MaskableRolloutBuffer):
@@ -184,30 +187,49 @@ class SelfPlay:
             the rest of the games is self-play on every seat.
         reward_scale: Factor of rewards inside the learner.
         seed: Seed of which side learns in games against opponents.
+        league: Opponents that are drawn anew for each game.
+        league_share: Share of games against them, beside those against ``opponents``.
+        teammates: Partnership: frozen policies, and the share of games in which each is the partner
+            of a side that learns.
     """
 
     def __init__(
         self,
         batch: Batch,
-        opponents: list[tuple[Policy, float]],
+        opponents: Sequence[tuple[Policy, float]],
         reward_scale: float,
         seed: int,
+        league: League | None = None,
+        league_share: float = 0.0,
+        teammates: Sequence[tuple[Policy, float]] = (),
     ) -> None:
         self.batch = batch
         self.reward_scale = reward_scale
-        self.policies = [policy for policy, _ in opponents]
+        self.league = league
+        self._fixed = [policy for policy, _ in (*opponents, *teammates)]
+        self._first_teammate = len(opponents)
+        self._teammate_shares = [share for _, share in teammates]
         self.random = np.random.default_rng(seed)
         self.games = np.arange(len(batch))
         self._dense, self._masks = batch.observe()
         players = batch.rules.players
         # Which policy plays a seat of a game; games are split by share, in order.
         self.opponent_of = np.full((len(batch), players), LEARNER)
-        ends = np.rint(np.cumsum([0.0, *(share for _, share in opponents)]) * len(batch))
+        shares = [share for _, share in opponents] + [league_share if league else 0.0]
+        ends = np.rint(np.cumsum([0.0, *shares]) * len(batch))
         self._opponent_of_game = np.full(len(batch), LEARNER)
         for number, (start, end) in enumerate(pairwise(ends)):
-            self._opponent_of_game[int(start) : int(end)] = number
-        self._seat_opponents(self.games)
+            is_league = number == len(opponents)
+            self._opponent_of_game[int(start) : int(end)] = FROM_LEAGUE if is_league else number
+        # Of games against the league: the member and the side that learns, or -1.
+        self.league_games = np.full((len(batch), 2), -1)
+        self._seat_others(self.games)
         self._let_opponents_move(None)
+
+    @property
+    def policies(self) -> list[Policy | None]:
+        """Those that ``opponent_of`` counts: opponents, teammates, members of the league."""
+        return [*self._fixed, *(self.league.policies if self.league else [])]
 
     def collect(self, buffer: SeatRolloutBuffer, act: Act) -> None:
         """Fills a buffer with decisions of the learner and what came of them."""
@@ -225,18 +247,54 @@ class SelfPlay:
 
     def _restart(self, games: NDArray[np.int64]) -> None:
         if len(games):
+            self._note_results(games)
             self.batch.restart(games)
-            self._seat_opponents(games)
+            self._seat_others(games)
 
-    def _seat_opponents(self, games: NDArray[np.int64]) -> None:
-        games = games[self._opponent_of_game[games] != LEARNER]
-        sides = self.batch.rules.num_sides
-        learning = self.random.integers(sides, size=len(games))
-        for seat in range(self.batch.rules.players):
-            playing = learning != seat % sides
-            self.opponent_of[games, seat] = np.where(
-                playing, self._opponent_of_game[games], LEARNER
-            )
+    def _note_results(self, games: NDArray[np.int64]) -> None:
+        """Tells the league how games against it ended."""
+        games = games[self.league_games[games, 0] >= 0]
+        if self.league is None or len(games) == 0:
+            return
+        members, sides = self.league_games[games].T
+        scores = self.batch.states["scores"][games, : self.batch.rules.num_sides].astype(np.int64)
+        own = scores[np.arange(len(games)), sides]
+        scores[np.arange(len(games)), sides] = np.iinfo(np.int64).min
+        best = scores.max(1)
+        self.league.note(members, np.where(own > best, 1.0, np.where(own == best, 0.5, 0.0)))
+
+    def _seat_others(self, games: NDArray[np.int64]) -> None:
+        """Seats opponents and teammates in games that begin."""
+        self.opponent_of[games] = LEARNER
+        rules = self.batch.rules
+        opponent = self._opponent_of_game[games].copy()
+        self.league_games[games] = -1
+        if self.league is not None:
+            from_league = np.flatnonzero(opponent == FROM_LEAGUE)
+            members = self.league.draw(len(from_league), self.random)
+            somebody = members >= 0
+            opponent[from_league] = np.where(somebody, members + len(self._fixed), LEARNER)
+            self.league_games[games[from_league], 0] = members
+        against = opponent != LEARNER
+        others, opponent = games[against], opponent[against]
+        learning = self.random.integers(rules.num_sides, size=len(others))
+        self.league_games[others, 1] = learning
+        for seat in range(rules.players):
+            playing = learning != seat % rules.num_sides
+            self.opponent_of[others, seat] = np.where(playing, opponent, LEARNER)
+        if self._teammate_shares:
+            self._seat_teammates(games)
+
+    def _seat_teammates(self, games: NDArray[np.int64]) -> None:
+        """Gives one of the two seats of learning sides to a teammate."""
+        none = max(0.0, 1 - sum(self._teammate_shares))
+        shares = np.array([*self._teammate_shares, none])
+        for side in range(self.batch.rules.num_sides):
+            drawn = self.random.choice(len(shares), size=len(games), p=shares / shares.sum())
+            seats = side + 2 * self.random.integers(2, size=len(games))
+            learns = self.opponent_of[games, side] == LEARNER
+            mine = learns & (drawn < len(self._teammate_shares))
+            self.opponent_of[games[mine], seats[mine]] = self._first_teammate + drawn[mine]
 
     def _let_opponents_move(self, buffer: SeatRolloutBuffer | None) -> None:
         if not self.policies:
@@ -294,12 +352,15 @@ def _choices(observations: Floats, masks: NDArray[np.int8]) -> Choices:
 
 
 def _step_with(
-    batch: Batch, policies: list[Policy], movers: NDArray[np.int64], games: NDArray[np.int64]
+    batch: Batch,
+    policies: Sequence[Policy | None],
+    movers: NDArray[np.int64],
+    games: NDArray[np.int64],
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Lets frozen policies move in some games, each in one call for all of its games."""
     actions = np.empty(len(games), np.int64)
     for number, policy in enumerate(policies):
         mine = movers[games] == number
-        if mine.any():
+        if policy is not None and mine.any():
             actions[mine] = policy.act(batch.views(games[mine]))
     return batch.step(actions, games)

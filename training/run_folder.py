@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from escoba_env.batch import Batch
 from escoba_env.engine.record import STATE
 from escoba_env.policies.learned import LearnedPolicy
 from training.config import Config, ConfigError, load_config
+from training.league import League
 from training.ppo import SelfPlayPPO
 from training.rollout import SelfPlay
 
@@ -92,6 +94,8 @@ class RunFolder:
             "games": torch.from_numpy(np.frombuffer(play.batch.states.tobytes(), np.uint8).copy()),
             "opponent_of": torch.from_numpy(play.opponent_of.copy()),
             "past": past.network.state_dict() if past else None,
+            "league_games": torch.from_numpy(play.league_games.copy()),
+            "league": _league_content(play.league) if play.league else None,
             "random": json.dumps(play.random.bit_generator.state),
             "torch_random": torch.get_rng_state(),
             "strength": json.dumps(policy.card.strength),
@@ -101,9 +105,19 @@ class RunFolder:
         write_whole(self.resume, buffer.getvalue())
 
     def restore(
-        self, model: SelfPlayPPO, play: SelfPlay, past: LearnedPolicy | None
+        self,
+        model: SelfPlayPPO,
+        play: SelfPlay,
+        past: LearnedPolicy | None,
+        freeze: Callable[[], LearnedPolicy],
     ) -> dict[str, Any]:
         """Puts learner and games where :meth:`save` left them.
+
+        Args:
+            model: The learner.
+            play: The games.
+            past: The learner as it was a while ago.
+            freeze: Makes a policy of the learner's network, to hold a past self's weights.
 
         Returns:
             The strength that was measured last, as in the policy's card; empty if the run was
@@ -125,6 +139,9 @@ class RunFolder:
             play.opponent_of[:] = content["opponent_of"].numpy()
             if past:
                 past.network.load_state_dict(content["past"])
+            play.league_games[:] = content["league_games"].numpy()
+            if play.league:
+                _restore_league(play.league, content["league"], freeze)
             play.random.bit_generator.state = json.loads(content["random"])
             torch.set_rng_state(content["torch_random"])
             strength: dict[str, Any] = json.loads(content["strength"])
@@ -136,6 +153,21 @@ class RunFolder:
         """Adds one evaluation to the run's list."""
         old = self.evaluations.read_bytes() if self.evaluations.exists() else b""
         write_whole(self.evaluations, old + json.dumps(result).encode() + b"\n")
+
+
+def _league_content(league: League) -> dict[str, Any]:
+    past = {str(place): policy.network.state_dict() for place, policy in league.past_selves()}
+    return {"scores": league.scores.tolist(), "past": past}
+
+
+def _restore_league(
+    league: League, content: dict[str, Any], freeze: Callable[[], LearnedPolicy]
+) -> None:
+    for place, weights in content["past"].items():
+        policy = freeze()
+        policy.network.load_state_dict(weights)
+        league.policies[int(place)] = policy
+    league.scores[:] = content["scores"]
 
 
 def write_whole(path: Path, content: bytes) -> None:

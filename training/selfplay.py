@@ -24,9 +24,10 @@ from rich.console import Console
 
 from escoba_env.batch import Batch
 from escoba_env.evaluation import Evaluation, evaluate
-from escoba_env.policies import load_policy
+from escoba_env.policies import Policy, load_policy
 from escoba_env.policies.learned import LearnedPolicy
 from training.config import Config, ConfigError, load_config
+from training.league import League
 from training.ppo import SelfPlayPPO, frozen_policy, network_card, take_weights
 from training.progress import bar_of
 from training.rollout import SelfPlay
@@ -58,16 +59,35 @@ def train(config: Config, folder: RunFolder, *, resume: bool = False) -> Learned
     model = SelfPlayPPO(config, batch, folder.log)
     if config.start is not None and not resume:
         take_weights(model.network, network_card(config, batch), config.start, config.name)
-    past = frozen_policy(config, batch, model) if "past" in config.opponents else None
-    opponents = [
-        (past if past and name == "past" else load_policy(name), share)
-        for name, share in config.opponents.items()
-    ]
-    play = SelfPlay(batch, opponents, config.reward_scale, config.seed)
+    asks_for_past = "past" in {*config.opponents, *config.teammates}
+    past = frozen_policy(config, batch, model) if asks_for_past else None
+
+    def loaded(shares: dict[str, float]) -> list[tuple[Policy, float]]:
+        return [
+            (past if past and name == "past" else load_policy(name), share)
+            for name, share in shares.items()
+        ]
+
+    league = None
+    if config.league:
+        settings = config.league
+        members = [load_policy(name) for name in settings.members]
+        league = League(members, settings.size, settings.power)
+    play = SelfPlay(
+        batch,
+        loaded(config.opponents),
+        config.reward_scale,
+        config.seed,
+        league,
+        config.league.share if config.league else 0.0,
+        loaded(config.teammates),
+    )
     run = _Run(config, folder, model, play, past)
     try:
         if resume:
-            run.strength = folder.restore(model, play, past)
+            run.strength = folder.restore(
+                model, play, past, lambda: frozen_policy(config, batch, model)
+            )
         return run.go()
     finally:
         model.logger.close()
@@ -79,7 +99,9 @@ def _checked_batch(config: Config) -> Batch:
         batch = batch_of(config)
     except ValueError as error:
         raise ConfigError(f"config {config.name}: {error}") from None
-    for name in sorted({*(config.opponents.keys() - {"past"}), *config.evaluation.against}):
+    asked = {*config.opponents, *config.teammates} - {"past"}
+    members = config.league.members if config.league else ()
+    for name in sorted({*asked, *members, *config.evaluation.against}):
         try:
             load_policy(name).act(batch.views())
         except ValueError as error:
@@ -120,6 +142,9 @@ class _Run:
                 updates = model.num_timesteps // (config.games * config.steps)
                 if self.past and updates % config.past_every == 0:
                     self.past.network.load_state_dict(model.network.state_dict())
+                league = config.league
+                if league and league.size and _passed(league.every, before, model.num_timesteps):
+                    self._into_league()
                 # Counted from the start of the run, so that a resumed one keeps its rhythm.
                 if _passed(config.evaluation.every, before, model.num_timesteps):
                     self._evaluate()
@@ -142,6 +167,16 @@ class _Run:
         if model.num_timesteps < config.decisions:
             self.console.print(f"stopped at {model.num_timesteps:,} decisions; go on with --resume")
         return policy
+
+    def _into_league(self) -> None:
+        """Makes the learner as it is a past self, and logs how the others do."""
+        league = self.play.league
+        assert league is not None
+        league.add(frozen_policy(self.config, self.play.batch, self.model))
+        for place, policy in enumerate(league.policies):
+            if policy is not None:
+                name = policy.name if place < league.fixed else f"past {place - league.fixed + 1}"
+                self.model.logger.record(f"league/score_against_{name}", league.scores[place])
 
     def _evaluate(self) -> None:
         settings = self.config.evaluation
