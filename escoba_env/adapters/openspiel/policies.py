@@ -8,17 +8,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from open_spiel.python import policy as spiel_policies
 
-from escoba_env.adapters.openspiel import EscobaGame, EscobaState, rebuilt
+from escoba_env.adapters.openspiel.game import EscobaGame, EscobaState, rebuilt
 from escoba_env.batch import IllegalActionError, Views
 from escoba_env.cards import LAY, cards_in
 from escoba_env.checks import whole
 from escoba_env.engine.record import NOBODY
 from escoba_env.policies import Policy, RandomPolicy, load_policy
 from escoba_env.position import logged_move
-from open_spiel.python import policy as spiel_policies
 
 MAX_BOT_SEED = 2**31 - 1
+MOST_TRIES = 10_000
+"""How often hidden cards are drawn until they explain what was played."""
 
 
 class EscobaPolicy(spiel_policies.Policy):
@@ -154,24 +156,30 @@ class OpenSpielPolicy:
         """
         whole("number of views", len(views), 1, 1)
         seen = views.records[0]
+        state = None
         try:
-            while True:
-                try:
-                    state = rebuilt(
-                        self.game, seen, rng.random, lambda state: self._next(state, seen)
-                    )
-                    break
-                except IllegalActionError:
-                    # With these hands somebody had to play another card.
-                    continue
-        except (KeyError, IndexError):
-            state = None
+            state = self._play_again(seen, rng)
+        except (KeyError, IndexError, ValueError) as error:
+            cause: Exception | None = error
+        else:
+            cause = None
         if state is None or not self._fits(state, seen):
             raise ValueError(
                 "the view is of a position whose round was not played from its deal; allowed: "
                 "rounds that OpenSpiel can be shown from their first card on"
-            )
+            ) from cause
         return state
+
+    def _play_again(self, seen: Any, rng: np.random.Generator) -> EscobaState | None:
+        rules = self.game.rules
+        # Where a hand decides what may be played, not every hand explains what was.
+        tries = MOST_TRIES if rules.capture == "hand" or rules.building else 1
+        for _ in range(tries):
+            try:
+                return rebuilt(self.game, seen, rng.random, lambda state: self._next(state, seen))
+            except IllegalActionError:
+                continue
+        return None
 
     def _next(self, state: EscobaState, seen: Any) -> int | None:
         """The next action of the round that a view has seen; ``None`` at its end."""
