@@ -1,5 +1,7 @@
 """``python_escoba`` is the engine's game, and passes what OpenSpiel asks of its own games."""
 
+# ruff: noqa: E402, skipped where OpenSpiel is not installed
+
 import collections
 import itertools
 import pickle
@@ -18,7 +20,7 @@ from absl import flags
 from open_spiel.integration_tests import api_test
 from open_spiel.python import policy as spiel_policies
 from open_spiel.python.algorithms import exploitability, generate_playthrough, ismcts, mcts
-from open_spiel.python.algorithms.cfr import CFRPlusSolver
+from open_spiel.python.algorithms.cfr import CFRSolver
 from open_spiel.python.observation import make_observation
 
 from escoba_env import Game, make_rules
@@ -32,6 +34,7 @@ from escoba_env.adapters.openspiel import (
     rules_text,
 )
 from escoba_env.batch import IllegalActionError
+from escoba_env.cards import card_name
 from escoba_env.evaluation import evaluate
 from escoba_env.rules import PRESETS, RulesError
 from tests.adapters.scripted import TABLES, script
@@ -168,7 +171,9 @@ def deals_by_chance(game):
     deepest = game.rules.deals
 
     def walk(state, chance):
-        if state.is_terminal() or (not state.is_chance_node() and len(state.round.dealt) == deepest):
+        if state.is_terminal() or (
+            not state.is_chance_node() and len(state.round.dealt) == deepest
+        ):
             table = frozenset(np.flatnonzero(state.record["played_at"] == -2).tolist())
             found[table, state.round.dealt] += chance
         elif state.is_chance_node():
@@ -203,8 +208,7 @@ def test_deals_are_as_likely_as_by_the_engine_s_shuffles(fields):
     shuffles = collections.Counter()
     for order in itertools.permutations(np.flatnonzero([rules.pack >> i & 1 for i in range(42)])):
         deck = [int(card) for card in order]
-        engine._state["stock"][0, : len(deck)] = deck
-        engine.reset(0, deck=[_name(card) for card in deck], dealer=1)
+        engine.reset(0, deck=[card_name(card) for card in deck], dealer=1)
         if [int(card) for card in engine.record["stock"][: len(deck)]] != deck:
             # Its first table was dealt again.
             continue
@@ -224,12 +228,6 @@ def test_deals_are_as_likely_as_by_the_engine_s_shuffles(fields):
     assert set(found) == set(shuffles)
     for deal, chance in found.items():
         assert chance == pytest.approx(shuffles[deal] / total, abs=1e-12)
-
-
-def _name(card):
-    from escoba_env.cards import card_name
-
-    return card_name(card)
 
 
 def test_the_dealer_is_the_last_seat_or_drawn():
@@ -516,17 +514,36 @@ def test_resampling_is_as_likely_as_chance(capture):
 # -- algorithms and policies ----------------------------------------------------------------
 
 
-def test_exploitability_falls_over_cfr_iterations(pack6):
-    solver = CFRPlusSolver(pack6)
-    found = []
+@pytest.fixture(scope="module")
+def solved(pack6):
+    """Exploitability after more and more iterations of CFR+, and the policy at last."""
+    solver, found = pyspiel.CFRPlusSolver(pack6), []
     for _ in range(3):
         for _ in range(4):
             solver.evaluate_and_update_policy()
-        found.append(exploitability.exploitability(pack6, solver.average_policy()))
+        policy = solver.tabular_average_policy()
+        found.append(pyspiel.exploitability(pack6, policy))
+    return found, policy
+
+
+def test_exploitability_falls_over_cfr_iterations(pack6, solved):
+    found, policy = solved
     assert found[0] > found[1] > found[2] > 0
-    assert found[2] < 0.03 < exploitability.exploitability(
-        pack6, spiel_policies.UniformRandomPolicy(pack6)
-    )
+    assert found[2] < 0.03
+    assert set(policy.policy_table()) == {
+        state.information_state_string()
+        for state in nodes(pack6.new_initial_state())
+        if state.current_player() >= 0
+    }
+
+
+def test_openspiel_s_cfr_in_python_agrees_with_its_cfr_in_c(pack6):
+    python, fast = CFRSolver(pack6), pyspiel.CFRSolver(pack6)
+    for _ in range(2):
+        python.evaluate_and_update_policy()
+        fast.evaluate_and_update_policy()
+    mine = pyspiel.exploitability(pack6, fast.tabular_average_policy())
+    assert exploitability.exploitability(pack6, python.average_policy()) == pytest.approx(mine)
 
 
 def test_exploitability_of_this_package_s_policies(pack6):
@@ -542,14 +559,62 @@ def test_exploitability_of_this_package_s_policies(pack6):
     assert exploitability.exploitability(pack6, again) == pytest.approx(exact)
 
 
-def test_a_cfr_policy_wins_here(pack6):
-    solver = pyspiel.CFRPlusSolver(pack6)
-    for _ in range(10):
-        solver.evaluate_and_update_policy()
-    policy = OpenSpielPolicy(pack6, solver.average_policy(), "cfr")
+def test_a_policy_trained_here_has_an_exact_exploitability(pack6, tmp_path):
+    pytest.importorskip("sb3_contrib")
+    from training.config import load_config
+    from training.run_folder import RunFolder
+    from training.selfplay import train
+
+    config = load_config(
+        HERE.parents[1] / "configs" / "pack6.yaml",
+        decisions=2**12,
+        games=64,
+        minibatch=1024,
+        evaluation={"every": 2**20, "deals": 2, "against": ["random"]},
+    )
+    assert config.table() == pack6.rules
+    train(config, RunFolder(tmp_path / "run"))
+    uniform = exploitability.exploitability(pack6, EscobaPolicy(pack6, "random"))
+    for options in ("", ":sample=true"):
+        policy = EscobaPolicy(pack6, f"{tmp_path / 'run' / 'checkpoint'}{options}")
+        assert 0 < exploitability.exploitability(pack6, policy) < uniform
+    state = next(states(pack6, random.Random(1)))
+    chances = policy.action_probabilities(state)
+    assert sum(chances.values()) == pytest.approx(1)
+    assert 0 < min(chances.values()) < max(chances.values()) < 1
+
+
+def test_a_cfr_policy_wins_here(pack6, solved):
+    policy = OpenSpielPolicy(pack6, solved[1], "cfr")
     found = evaluate(policy, "random", pack6.rules, deals=400)
     assert found.interval[0] > 0.2
     assert found == evaluate(policy, "random", pack6.rules, deals=400, chunk=7)
+
+
+class LastPick(spiel_policies.Policy):
+    """Picks the highest card that it may."""
+
+    def action_probabilities(self, state, player_id=None):
+        return {action: float(i == 0) for i, action in enumerate(state.legal_actions()[::-1])}
+
+
+def test_own_picks_are_remembered_in_the_order_of_the_policy_that_is_asked():
+    fields = {"ranks": (1, 2, 3), "suits": ("oros", "copas", "espadas"), "target_sum": 6}
+    rules = make_rules(fields, hand_size=2, table_size=4)
+    game = pyspiel.load_game(game_string(rules))
+    policy = OpenSpielPolicy(game, LastPick(game, [0, 1]))
+    orders = set()
+    for seed in range(60):
+        engine = Game(rules, seed=seed)
+        while not engine.is_over and engine.record["turn_index"] < 2:
+            engine.step(engine.legal_actions()[-1])
+        state = policy.state_of(engine.view(engine.turn), np.random.default_rng(seed))
+        move = next(m.action for m in state.full_history() if m.player == 0)
+        picks = [m.action for m in state.full_history() if m.player == 0][1:]
+        assert move in range(30)
+        orders.add(tuple(np.sign(np.diff(picks)).tolist()))
+    assert any(orders), "nobody picked twice"
+    assert all(sign < 0 for order in orders for sign in order)
 
 
 def test_ismcts_bots_play_there_and_here():
@@ -560,8 +625,7 @@ def test_ismcts_bots_play_there_and_here():
         rollout = mcts.RandomRolloutEvaluator(1, rng)
         return ismcts.ISMCTSBot(game, rollout, uct_c=2.0, max_simulations=6, random_state=rng)
 
-    state = pyspiel.evaluate_bots
-    returns = state(game.new_initial_state(), [bot(0, 1), bot(1, 2)], 3)
+    returns = pyspiel.evaluate_bots(game.new_initial_state(), [bot(0, 1), bot(1, 2)], 3)
     assert sum(returns) == pytest.approx(0)
     found = evaluate(OpenSpielPolicy(game, bot, "is-mcts"), "random", deals=2)
     assert found.games == 4
@@ -572,7 +636,7 @@ def test_ismcts_bots_play_there_and_here():
 def test_a_bot_is_asked_in_a_state_that_fits_the_view(string, dealer):
     rules = pyspiel.load_game(string).rules
     game = pyspiel.load_game(game_string(rules, dealer=dealer))
-    policy = OpenSpielPolicy(game, lambda p, seed: pyspiel.make_uniform_random_bot(p, seed))
+    policy = OpenSpielPolicy(game, pyspiel.make_uniform_random_bot)
     engine, rng = Game(rules), random.Random(9)
     for seed in range(2):
         engine.reset(seed)
@@ -601,7 +665,7 @@ def test_a_position_that_was_not_played_from_its_deal_is_refused():
     game = pyspiel.load_game("python_escoba")
     policy = OpenSpielPolicy(game, spiel_policies.UniformRandomPolicy(game))
     positions = [
-        Game.from_position(hands=["7o 1c", "2c 5o"], table="3e 4b 8o".replace("8o", "So")),
+        Game.from_position(hands=["7o 1c", "2c 5o"], table="3e 4b So"),
         Game.from_position(hands=["7o 1c 4o", "2c 5o 6o"], table="3e 4b", piles=["2o 3o", ""]),
     ]
     for position in positions:
@@ -617,9 +681,9 @@ def test_policies_refuse_what_is_not_theirs(pack6):
         OpenSpielPolicy(pack6, "greedy")
     with pytest.raises(ValueError, match="hidden cards"):
         EscobaPolicy(pack6, "cheat:search")
+    state, greedy = next(states(pack6, random.Random(1))), EscobaPolicy(pack6, "greedy")
     with pytest.raises(ValueError, match="not to move"):
-        state = next(states(pack6, random.Random(1)))
-        EscobaPolicy(pack6, "greedy").action_probabilities(state, 1)
+        greedy.action_probabilities(state, 1)
 
 
 # -- parameters -----------------------------------------------------------------------------

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import sys
+import struct
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from escoba_env.adapters import require
 from escoba_env.adapters.openspiel.chance import lowest_of, tables_kept
@@ -29,12 +28,18 @@ NAMES = tuple(action_name(action) for action in range(NUM_ACTIONS))
 _BEGINS = tuple(f" {name}" for name in NAMES)
 _GOES_ON = tuple(f":{name}" for name in NAMES)
 
-# Where the kernels' record has what is read after every action: a byte costs a tenth of a field.
-_LEGAL, _PLAYED, _PLACING, _PHASE, _STOCK, _STOCK_NEXT, _TURN, _DEALER = (
-    int(STATE.fields[name][1])  # type: ignore[index]
-    for name in (*("legal", "played", "placing", "phase", "stock", "stock_next", "turn", "dealer"),)
-)
+
+def _at(field: str) -> int:
+    """Where a field lies in a record: reading its byte costs a tenth of reading the field."""
+    assert STATE.fields is not None
+    return int(STATE.fields[field][1])
+
+
+_LEGAL, _PLAYED, _PLACING, _PHASE = map(_at, ("legal", "played", "placing", "phase"))
+_STOCK, _STOCK_NEXT, _DEALER = map(_at, ("stock", "stock_next", "dealer"))
+_TURN, _TURN_INDEX = map(_at, ("turn", "turn_index"))
 _NOBODY = NOBODY & 0xFF
+_WORD = struct.Struct("=q").unpack_from
 
 
 class Table:
@@ -48,6 +53,7 @@ class Table:
         self.compact = Encoding("compact", rules)
         self.history = Encoding("history", rules)
         self.deal_size = rules.players * rules.hand_size
+        self.last_turn = rules.turns - 1
         self.redeals = rules.initial_table == "redeal"
         dealers = [NOBODY, *range(rules.players)]
         self.undealt = {dealer: self._undealt(dealer) for dealer in dealers}
@@ -87,7 +93,7 @@ class Round:
 
     __slots__ = (
         *("buffer", "states", "table", "player", "undealt", "lowest", "missing", "drawn"),
-        *("dealt", "hands", "log", "order", "returns", "paid", "rewards"),
+        *("dealt", "hands", "log", "order", "returns"),
     )
 
     buffer: bytearray
@@ -115,9 +121,6 @@ class Round:
     """For each card on the table that was picked, which pick of its turn it was, from 1."""
     returns: tuple[float, ...]
     """Every seat's margin; zeros before the end."""
-    paid: NDArray[np.int64]
-    rewards: NDArray[np.float64]
-    """Where the kernels write; no two states share them, as threads may step both."""
 
     @classmethod
     def start(cls, table: Table, record: bytes) -> Round:
@@ -137,8 +140,6 @@ class Round:
         self.table = table
         self.buffer = bytearray(record)
         self.states = np.frombuffer(self.buffer, STATE)
-        self.paid = np.zeros(4, np.int64)
-        self.rewards = np.empty((1, table.rules.players))
         self.player = player if player >= 0 else TERMINAL if player == TERMINAL else CHANCE
         self.undealt, self.lowest, self.missing, self.drawn = rest[:4]
         self.dealt, self.hands, self.log, self.order, self.returns = rest[4:]
@@ -170,7 +171,8 @@ class Round:
     @property
     def legal(self) -> int:
         """Legal actions of the seat to move, as a set."""
-        return int.from_bytes(self.buffer[_LEGAL : _LEGAL + 8], sys.byteorder)
+        legal: int = _WORD(self.buffer, _LEGAL)[0]
+        return legal
 
     def view(self, seat: int, key: int = 0) -> Views:
         """What a seat knows, without the order of picks.
@@ -281,13 +283,17 @@ class Round:
             place = int(self.record["picked"]).bit_count() + 1
             self.order = self.order[:action] + bytes([place]) + self.order[action + 1 :]
         dealt = buffer[_STOCK_NEXT]
-        kernels.step_game(
-            self.table.spec, self.states, action, MARGIN, False, self.paid, self.rewards
-        )
+        table = self.table
+        if buffer[_TURN_INDEX] != table.last_turn:
+            kernels.apply_pick(table.spec, self.states, action)
+        else:
+            rewards = np.empty((1, table.rules.players))
+            paid = np.zeros(4, np.int64)
+            kernels.step_game(table.spec, self.states, action, MARGIN, False, paid, rewards)
+            self.returns = tuple(rewards[0].tolist())
         self.log += (_BEGINS if begins else _GOES_ON)[action]
         if buffer[_PHASE] != PLAYING:
             self.player = TERMINAL
-            self.returns = tuple(self.rewards[0].tolist())
         elif buffer[_STOCK_NEXT] != dealt:
             # The kernel has dealt whatever came next in the stock: chance has not drawn it yet.
             record = self.record
