@@ -18,6 +18,14 @@ With the rule ``initial_table=redeal`` the deals that would be taken back have p
 
 Information states have perfect recall, the order of picks within a turn included, which a view
 (``Game.view``) forgets; tensors are those of the encoding ``history`` with that order beside it.
+
+OpenSpiel's algorithms run on it as on its own Python games: ``cfr``, ``exploitability``, the
+IS-MCTS bot ``open_spiel.python.algorithms.ismcts``. ``pyspiel.ISMCTSBot`` is the exception, which
+cannot ask any Python game for other states of an information state. ``EscobaPolicy`` is a policy of
+this package there, ``OpenSpielPolicy`` an OpenSpiel bot or policy here.
+
+``rules=`` takes a preset, or one of ``SMALL_PACKS``, where exploitability is computed exactly; see
+``rules_text`` for other rules, and ``docs/examples/openspiel_cfr.py``.
 """
 
 from __future__ import annotations

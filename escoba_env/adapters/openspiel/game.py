@@ -106,6 +106,9 @@ class EscobaGame(pyspiel.Game):
         self, iig_obs_type: Any = None, params: dict[str, Any] | None = None
     ) -> EscobaObserver:
         """Returns an observer; see :class:`EscobaObserver`."""
+        if isinstance(iig_obs_type, dict):
+            # So ``make_observer(params)`` calls it.
+            iig_obs_type, params = None, iig_obs_type
         if iig_obs_type is None:
             iig_obs_type = pyspiel.IIGObservationType(perfect_recall=False)
         return EscobaObserver(self.table, iig_obs_type, params)
