@@ -419,11 +419,9 @@ def test_private_observations_are_the_own_hand(tree, pack6, recall):
             assert sum(1 << int(card) for card in hand) == state.record["hands"][1]
             key = (int(state.record["hands"][1]), state.round.dealt[0][1] if recall else None)
             by_hand[key].add((observer.string_from(state, 1), observer.tensor.tobytes()))
-    if recall:
-        assert all(len({tensor for _, tensor in seen}) == 1 for seen in by_hand.values())
-    else:
-        assert all(len(seen) == 1 for seen in by_hand.values())
-    assert len({next(iter(seen))[1] for seen in by_hand.values()}) == len(by_hand)
+    assert all(len(seen) == 1 for seen in by_hand.values())
+    for part in (0, 1):
+        assert len({next(iter(seen))[part] for seen in by_hand.values()}) == len(by_hand)
 
 
 @pytest.mark.parametrize("public", [False, True])
@@ -754,6 +752,18 @@ def test_unknown_parameters_are_named():
 
 def test_without_openspiel_the_message_names_the_extra():
     code = "import sys; sys.modules['pyspiel'] = None; import escoba_env.adapters.openspiel"
+    assert "pyspiel is not installed: pip install 'escoba-env[openspiel]'" in failure(code)
+
+
+def test_with_an_old_openspiel_the_message_names_both_versions():
+    code = (
+        "import importlib.metadata as m; m.version = lambda name: '1.5'; "
+        "import escoba_env.adapters.openspiel"
+    )
+    assert "pyspiel 1.5 is installed; allowed: 2.0 or newer" in failure(code)
+
+
+def failure(code):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "pyspiel is not installed: pip install 'escoba-env[openspiel]'" in done.stderr
+    return done.stderr

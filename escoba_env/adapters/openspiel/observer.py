@@ -139,6 +139,10 @@ class EscobaObserver:
             parts += [f"hands {seat}:{one.hands[seat]}" for seat in seats]
             if self._public:
                 parts.append(one.log)
+            else:
+                # Without what has been played, dealt cards do not say what is left.
+                left = [player] if self._own else seats
+                parts += [f"left {names_of(one.record['hands'][seat]) or '-'}" for seat in left]
             return ", ".join(parts)
         if self._sections:
             self._encode(one, player if self._own else 0)
