@@ -41,6 +41,15 @@ CARD_GAMES = ("python_block_dominoes", "python_team_dominoes")
 """Peers with hands, a stock and a table, which ``--check`` compares with."""
 
 
+def drawn(outcomes: list[tuple[int, float]], point: float) -> int:
+    """Returns the outcome of chance at a point from 0 to 1."""
+    for outcome, chance in outcomes:
+        point -= chance
+        if point < 0:
+            return outcome
+    return outcomes[-1][0]
+
+
 def applies_per_second(game: Any, seconds: float, rng: random.Random) -> float:
     """Plays random games; returns actions applied a second, those of chance among them."""
     applied, began = 0, time.process_time()
@@ -48,10 +57,10 @@ def applies_per_second(game: Any, seconds: float, rng: random.Random) -> float:
         state = game.new_initial_state()
         while not state.is_terminal():
             if state.is_chance_node():
-                outcomes, chances = zip(*state.chance_outcomes(), strict=True)
-                action = rng.choices(outcomes, chances)[0]
+                action = drawn(state.chance_outcomes(), rng.random())
             else:
-                action = rng.choice(state.legal_actions())
+                legal = state.legal_actions()
+                action = legal[int(rng.random() * len(legal))]
             state.apply_action(action)
             applied += 1
     return applied / took
