@@ -247,11 +247,13 @@ class Tables:
 
     # -- playing ----------------------------------------------------------------------------
 
-    def step(self, actions: ArrayLike) -> Outcome:
+    def step(self, actions: ArrayLike, games: NDArray[np.bool_] | None = None) -> Outcome:
         """Takes an action for each learner; :meth:`settle` is part of it.
 
         Args:
             actions: Integers (num_envs,).
+            games: bool (num_envs,): the games that are stepped; the others stay as they are, and
+                their actions are not looked at. Default: all.
 
         Raises:
             TypeError: If the actions are not integers.
@@ -267,12 +269,12 @@ class Tables:
             given = np.empty(0, np.int64)
         chosen = self._as_actions(given)
         self.check_started("step()")
-        ended = np.flatnonzero(self.over)
-        slots = self._all
+        ended = np.flatnonzero(self.over if games is None else self.over & games)
+        slots = self._all if games is None else np.flatnonzero(games)
         if ended.size:
             if self._mode is AutoresetMode.DISABLED:
                 raise reset_needed(f"step() of environment {ended[0]}")
-            slots = np.flatnonzero(~self.over)
+            slots = slots[~self.over[slots]]
         legal = self._legal(slots, chosen[slots])
         wrong = slots[~legal]
         if wrong.size and not self._terminates:
