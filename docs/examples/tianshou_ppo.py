@@ -109,7 +109,6 @@ def main() -> None:
             collection_step_num_env_steps=frames,
             update_step_num_repetitions=4,
             batch_size=1024,
-            show_progress=False,
         )
     )
 

@@ -108,7 +108,7 @@ class EscobaVectorEnv(BaseVectorEnv):
         self.is_async = False
         self.is_closed = False
         self._seeds = np.full(self.env_num, NEXT_GAME)
-        mask = spaces.Box(0, 1, (NUM_ACTIONS,), np.bool_)
+        mask = spaces.MultiBinary(NUM_ACTIONS)
         self._attributes = {
             "action_space": spaces.Discrete(NUM_ACTIONS),
             "observation_space": spaces.Dict({"obs": box_of(self.encoding), "mask": mask}),

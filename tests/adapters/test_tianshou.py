@@ -24,6 +24,7 @@ from tianshou.algorithm.random import MARLRandomDiscreteMaskedOffPolicyAlgorithm
 from tianshou.data import Batch, Collector, VectorReplayBuffer
 from tianshou.env import DummyVectorEnv, PettingZooEnv
 from tianshou.utils.net.common import Net
+from tianshou.utils.torch_utils import policy_within_training_step
 
 from escoba_env import Game, IllegalActionError, escoba_v0
 from escoba_env.adapters.tianshou import EscobaVectorEnv
@@ -118,19 +119,16 @@ def test_multi_agent_dqn_collects_and_updates_through_petting_zoo_env():
         algorithms=[dqn(env, 0.2), random_policy(env)], env=env
     )
     envs = DummyVectorEnv([wrapped] * 4)
-    collector = Collector(algorithm, envs, VectorReplayBuffer(2000, 4), exploration_noise=True)
-    stats = collector.collect(n_episode=20, reset_before_collect=True)
-    assert stats.n_collected_episodes == 20
+    collector = Collector(algorithm, envs, VectorReplayBuffer(1000, 4), exploration_noise=True)
+    stats = collector.collect(n_episode=8, reset_before_collect=True)
+    assert stats.n_collected_episodes == 8
     # Margins of both seats add up to nothing.
     assert stats.returns.sum(axis=1) == pytest.approx(0)
     assert stats.returns.any()
     learner = algorithm.get_algorithm("player_0").policy
     before = [parameter.clone() for parameter in learner.parameters()]
-    with torch.enable_grad():
-        from tianshou.utils.torch_utils import policy_within_training_step
-
-        with policy_within_training_step(algorithm.policy):
-            algorithm.update(buffer=collector.buffer, sample_size=64)
+    with policy_within_training_step(algorithm.policy):
+        algorithm.update(buffer=collector.buffer, sample_size=64)
     assert any((a != b).any() for a, b in zip(before, learner.parameters(), strict=True))
 
 
@@ -163,6 +161,8 @@ def test_games_are_those_of_the_gymnasium_vector_environment():
     peer = GymnasiumVectorEnv(5, autoreset_mode=AutoresetMode.DISABLED, **settings)
     assert env.seed(11) == [11, 12, 13, 14, 15]
     seen, _ = env.reset()
+    assert len(env.observation_space) == 5
+    assert env.observation_space[0].contains({"obs": seen.obs[0], "mask": seen.mask[0]})
     expected, _ = peer.reset(seed=11)
     ended = 0
     for _ in range(60):

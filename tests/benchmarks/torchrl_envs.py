@@ -4,7 +4,8 @@
 
 All play random legal actions by ``rand_action`` and ``step_and_maybe_reset``, on one thread.
 Repetitions are interleaved; medians of steps a second, one step being one action in one game, and
-of the ratios to the wrapper in the same repetition.
+of the ratios to the wrapper in the same repetition. Fails if an environment of many games is not
+``--at-least`` so many times as fast as the wrapper.
 """
 
 # ruff: noqa: T201, prints for a person
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import time
 import warnings
 from typing import Any
@@ -41,6 +43,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=5, help="repetitions of each (5)")
     parser.add_argument("--wrapper-steps", type=int, default=300, help="in a repetition (300)")
     parser.add_argument("--native-calls", type=int, default=50, help="in a repetition (50)")
+    parser.add_argument("--at-least", type=float, default=50, help="ratio that is demanded (50)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", "PettingZoo in TorchRL")
@@ -62,9 +65,15 @@ def main() -> None:
                 rates[name].append(rate)
     base = rates["PettingZooWrapper"]
     print(f"{'':<28}{'steps/s':>12}{'times the wrapper':>20}")
-    for name, found in rates.items():
+    slow = []
+    for name, _, number in cases:
+        found = rates[name]
         ratio = statistics.median(rate / own for rate, own in zip(found, base, strict=True))
         print(f"{name:<28}{statistics.median(found):>12,.0f}{ratio:>20,.1f}")
+        if number > 1 and ratio < arguments.at_least:
+            slow.append(name)
+    if slow:
+        sys.exit(f"less than {arguments.at_least:g} times as fast as the wrapper: {slow}")
 
 
 if __name__ == "__main__":
