@@ -20,8 +20,6 @@ in 10 seconds, 0.0002. The average policy wins 0.47 points a round from ``random
 package that draw at random in other ways are measured with their draws fixed for each situation.
 """
 
-# ruff: noqa: INP001, T201, a program of its own that prints for a person
-
 from __future__ import annotations
 
 import argparse
