@@ -1,0 +1,498 @@
+"""Trains a policy by self-play with RLlib's PPO, on this machine or on a Ray cluster.
+
+    python -m training.rllib_selfplay configs/rllib-quick.yaml
+    python -m training.rllib_selfplay configs/rllib-quick.yaml --env-runners 32 --address auto
+    python -m training.rllib_selfplay configs/rllib-quick.yaml --resume
+
+It takes the configs of ``training.selfplay`` and learns what they say by the same kind of network:
+every seat is the learner's, or, in the shares of games that ``opponents`` names, one side is and
+frozen policies (or ``past``, the learner as it was a while ago) have the others. A decision is one
+that the learner or its past makes. The layers are computed in float32.
+
+The run folder (``runs/NAME-SEED-rllib`` unless ``--run`` names another) holds the policy as a
+checkpoint that every command and environment loads, TensorBoard logs, the evaluations, and RLlib's
+own checkpoint to resume from, which runs code when it is loaded: resume your own runs only.
+Ctrl-C stops after the update that is under way and saves; a killed run goes on from its last save.
+On a cluster this package must be installed on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import ray
+import torch
+import typer
+import yaml
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.core import COMPONENT_RL_MODULE
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from rich.console import Console
+from rich.progress import Progress, TextColumn
+from tensorboardX import SummaryWriter
+
+from escoba_env.adapters.rllib import (
+    LEARNER,
+    PAST,
+    EscobaMultiAgentEnv,
+    EscobaTorchRLModule,
+    StepResult,
+    module_of,
+)
+from escoba_env.batch import Batch
+from escoba_env.evaluation import evaluate
+from escoba_env.evaluation.pool import cores
+from escoba_env.policies import load_policy
+from escoba_env.policies.checkpoint import Card, NetworkCard
+from escoba_env.policies.learned import LearnedPolicy
+from training.config import Config, ConfigError, load_config
+from training.stopping import interrupts
+
+app = typer.Typer(add_completion=False)
+
+
+class ScaledEnv(EscobaMultiAgentEnv):
+    """The environment with rewards as the learner takes them: times ``reward_scale``."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        arguments = dict(config)
+        self._scale = arguments.pop("reward_scale")
+        super().__init__(arguments)
+
+    def step(self, action_dict: Mapping[str, int]) -> StepResult:
+        """Takes an action; see ``EscobaMultiAgentEnv``."""
+        observations, rewards, *ends, infos = super().step(action_dict)
+        scaled = {agent: self._scale * reward for agent, reward in rewards.items()}
+        return observations, scaled, ends[0], ends[1], infos
+
+
+class RunFolder:
+    """Where a run keeps what it needs to go on and what it has found.
+
+    Args:
+        path: The folder. ``config.yaml``, ``checkpoint/``, ``rllib/`` (the resume point),
+            ``evaluations.jsonl`` and ``log/`` live in it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.yaml"
+        self.checkpoint = path / "checkpoint"
+        self.rllib = path / "rllib"
+        self.progress = self.rllib / "progress.json"
+        self.evaluations = path / "evaluations.jsonl"
+        self.log = path / "log"
+
+    def start(self, config: Config) -> None:
+        """Makes the folder of a new run.
+
+        Raises:
+            ConfigError: If there is something in it already.
+        """
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise ConfigError(
+                f"run folder {self.path} is not an empty folder: go on with --resume, or choose "
+                f"another with --run"
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+        content = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+        self.config.write_text(content, encoding="utf-8")
+
+    def reopen(self, config: Config) -> None:
+        """Checks that a run can be gone on with. It may be made longer.
+
+        Raises:
+            ConfigError: If there is none, or its config is another one.
+        """
+        if not self.config.is_file():
+            raise ConfigError(f"there is no run to resume in {self.path}")
+        before = load_config(self.config).model_dump(exclude={"decisions"})
+        now = config.model_dump(exclude={"decisions"})
+        changed = sorted(key for key in now if now[key] != before[key])
+        if changed:
+            raise ConfigError(
+                f"the run in {self.path} was started with another config: {', '.join(changed)} "
+                f"differ; only decisions may change"
+            )
+
+    def save(self, algorithm: Algorithm, progress: dict[str, Any], policy: LearnedPolicy) -> None:
+        """Writes policy and resume point, each whole: a killed run has the old or the new one."""
+        policy.save(self.checkpoint)
+        scratch, old = self.path / ".rllib-new", self.path / ".rllib-old"
+        for rest in (scratch, old):
+            shutil.rmtree(rest, ignore_errors=True)
+        algorithm.save_to_path(str(scratch.resolve()))
+        (scratch / self.progress.name).write_text(json.dumps(progress), encoding="utf-8")
+        if self.rllib.exists():
+            self.rllib.replace(old)
+        scratch.replace(self.rllib)
+        shutil.rmtree(old, ignore_errors=True)
+
+    def restore(self, algorithm: Algorithm) -> dict[str, Any]:
+        """Puts the learner where :meth:`save` left it.
+
+        Returns:
+            What ``save`` was told of the progress; empty if the run was stopped before its first
+            save, and begins again.
+
+        Raises:
+            ConfigError: If the resume point is damaged.
+        """
+        old = self.path / ".rllib-old"
+        if old.exists() and not self.rllib.exists():
+            # Killed between the two renames of a save.
+            old.replace(self.rllib)
+        if not self.rllib.exists():
+            return {}
+        try:
+            progress: dict[str, Any] = json.loads(self.progress.read_text(encoding="utf-8"))
+            algorithm.restore_from_path(str(self.rllib.resolve()))
+        except Exception as error:
+            raise ConfigError(f"{self.rllib} cannot be resumed from: {error}") from error
+        return progress
+
+
+class _Run:
+    """A run in progress: the loop around updates, evaluations and saves."""
+
+    def __init__(self, config: Config, folder: RunFolder, games: Batch, algorithm: Algorithm):
+        self.config = config
+        self.folder = folder
+        self.games = games
+        self.algorithm = algorithm
+        self.decisions = 0
+        self.seconds = 0.0
+        self.strength: dict[str, Any] = {}
+        self.console = Console(stderr=True)
+        self.writer = SummaryWriter(str(folder.log))
+
+    def go(self) -> LearnedPolicy:
+        config = self.config
+        if self.decisions >= config.decisions:
+            self.console.print(
+                f"nothing to learn: {self.decisions:,} of {config.decisions:,} decisions done"
+            )
+        updates = self.algorithm.iteration
+        last_evaluation = self.decisions
+        columns = (*Progress.get_default_columns(), TextColumn("{task.fields[info]}"))
+        bar = Progress(*columns, console=self.console, refresh_per_second=2)
+        with interrupts() as interrupted, bar:
+            task = bar.add_task(config.name, total=config.decisions, info="")
+            bar.update(task, completed=self.decisions)
+            while self.decisions < config.decisions and not interrupted():
+                before = self.decisions
+                rate = self._update()
+                updates += 1
+                if PAST in config.opponents and updates % config.past_every == 0:
+                    bring_past_up_to_date(self.algorithm)
+                if self.decisions // config.evaluation.every > before // config.evaluation.every:
+                    self._evaluate()
+                    last_evaluation = self.decisions
+                if self.decisions // config.save_every > before // config.save_every:
+                    self._save()
+                done = min(self.decisions, config.decisions)
+                bar.update(task, completed=done, info=f"{rate:,.0f} decisions/s")
+            if self.decisions > last_evaluation and not interrupted():
+                self._evaluate()
+        policy = self._save()
+        if self.decisions < config.decisions:
+            self.console.print(f"stopped at {self.decisions:,} decisions; go on with --resume")
+        return policy
+
+    def _update(self) -> float:
+        """Has RLlib sample and learn once; returns decisions per second."""
+        start, before = time.perf_counter(), self.decisions
+        result = self.algorithm.train()
+        if "env_runners" not in result or LEARNER not in result["learners"]:
+            raise ConfigError("no env runner has played; Ray's log says why")
+        self.decisions = int(result["env_runners"]["num_env_steps_sampled_lifetime"])
+        seconds = time.perf_counter() - start
+        self.seconds += seconds
+        rate = (self.decisions - before) / seconds
+        numbers = {
+            **{f"learner/{key}": value for key, value in result["learners"][LEARNER].items()},
+            "time/decisions_per_second": rate,
+            "time/seconds": self.seconds,
+        }
+        for key, value in numbers.items():
+            # RLlib counts parameters once, and says NaN from then on.
+            if not isinstance(value, dict) and math.isfinite(value):
+                self.writer.add_scalar(key, float(value), self.decisions)
+        return rate
+
+    def _evaluate(self) -> None:
+        settings = self.config.evaluation
+        policy = self._policy()
+        for name in settings.against:
+            result = evaluate(
+                policy,
+                name,
+                self.games.rules,
+                episode=self.config.episode,
+                deals=settings.deals,
+                seed=settings.seed,
+            )
+            self.strength[name] = {
+                "margin": result.margin,
+                "half_width": result.half_width,
+                "deals": result.deals,
+                "seed": result.seed,
+                "decisions": self.decisions,
+            }
+            with self.folder.evaluations.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"against": name, **self.strength[name]}) + "\n")
+            self.writer.add_scalar(f"strength/{name}", result.margin, self.decisions)
+            self.console.print(
+                f"{self.decisions:,} decisions: {result.margin:+.2f} ± {result.half_width:.2f} "
+                f"against {name}"
+            )
+
+    def _policy(self) -> LearnedPolicy:
+        """The learner as it is now."""
+        config, encoding = self.config, self.games.encoding
+        card = Card(
+            name=config.name,
+            encoding=encoding.name,
+            encoding_version=encoding.version,
+            memory=config.memory,
+            rules=self.games.rules.as_dict(),
+            episode=config.episode,
+            network=NetworkCard(
+                state_size=encoding.layout()["facts"].start,
+                hidden=config.network.hidden,
+                action_hidden=config.network.action_hidden,
+            ),
+            training={
+                "config": config.model_dump(mode="json"),
+                "decisions": self.decisions,
+                "seconds": round(self.seconds, 1),
+                "torch": torch.__version__,
+                "ray": ray.__version__,
+            },
+            strength=dict(self.strength),
+        )
+        return LearnedPolicy(card, self.algorithm.get_module(LEARNER).network.cpu())
+
+    def _save(self) -> LearnedPolicy:
+        policy = self._policy()
+        progress = {
+            "decisions": self.decisions,
+            "seconds": self.seconds,
+            "strength": self.strength,
+        }
+        self.folder.save(self.algorithm, progress, policy)
+        return policy
+
+
+def algorithm_config(config: Config, env_runners: int) -> PPOConfig:
+    """Says to RLlib what a config says.
+
+    Args:
+        config: Settings of the run.
+        env_runners: Processes that play; 0: the learner's own plays.
+
+    Raises:
+        ConfigError: If it says something that RLlib cannot do, or the games cannot be shared out.
+    """
+    if config.precision == "bfloat16":
+        raise ConfigError(
+            "precision='bfloat16' is not possible here; allowed: float32, or auto, which is that"
+        )
+    runners = max(1, env_runners)
+    if config.games % runners:
+        raise ConfigError(
+            f"games={config.games} cannot be shared equally among {runners} env runners; "
+            f"allowed: a multiple"
+        )
+    module = RLModuleSpec(
+        module_class=EscobaTorchRLModule,
+        model_config={
+            "hidden": config.network.hidden,
+            "action_hidden": config.network.action_hidden,
+        },
+    )
+    modules = [LEARNER, *([PAST] if PAST in config.opponents else [])]
+    return (
+        PPOConfig()
+        .environment(
+            ScaledEnv,
+            env_config={
+                "rules": config.table(),
+                "episode": config.episode,
+                "reward": config.reward,
+                "reward_timing": config.reward_timing,
+                "encoding": config.encoding,
+                "memory": config.memory,
+                "illegal": "raise",
+                "opponents": config.opponents,
+                "skip_forced": True,
+                "reward_scale": config.reward_scale,
+            },
+            # RLlib's check plays an action that is not masked.
+            disable_env_checking=True,
+        )
+        .env_runners(num_env_runners=env_runners, num_envs_per_env_runner=config.games // runners)
+        # A fault in an environment is to be seen, not to be tried again and again.
+        .fault_tolerance(restart_failed_env_runners=False)
+        .multi_agent(
+            policies=set(modules), policy_mapping_fn=module_of, policies_to_train=[LEARNER]
+        )
+        .rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=dict.fromkeys(modules, module)))
+        .training(
+            gamma=1.0,
+            lambda_=config.gae_lambda,
+            lr=[[0, config.learning_rate], [config.decisions, config.final_learning_rate]],
+            train_batch_size_per_learner=config.games * config.steps,
+            minibatch_size=config.minibatch,
+            num_epochs=config.epochs,
+            clip_param=config.clip,
+            entropy_coeff=config.entropy,
+            vf_loss_coeff=config.value_weight,
+            vf_clip_param=float("inf"),
+            use_kl_loss=False,
+            grad_clip=config.max_gradient,
+            grad_clip_by="global_norm",
+        )
+        .debugging(seed=config.seed, log_level="ERROR")
+    )
+
+
+def bring_past_up_to_date(algorithm: Algorithm) -> None:
+    """Makes ``past`` a copy of the learner as it is now, with the learner and every env runner."""
+    weights = algorithm.learner_group.get_weights([LEARNER])[LEARNER]
+    algorithm.learner_group.set_weights({PAST: weights})
+    # RLlib itself sends out what has been trained, and that alone.
+    state = {COMPONENT_RL_MODULE: {PAST: weights}}
+    algorithm.env_runner_group.foreach_env_runner(lambda runner: runner.set_state(state))
+
+
+def train(
+    config: Config,
+    folder: RunFolder,
+    *,
+    env_runners: int = 2,
+    address: str | None = None,
+    resume: bool = False,
+) -> LearnedPolicy:
+    """Runs one experiment to its end, or until it is interrupted.
+
+    Args:
+        config: Its settings.
+        folder: Its run folder.
+        env_runners: Processes that play, each on one processor core; 0: the learner's own.
+        address: That of a Ray cluster, or ``"auto"`` for the one this machine is part of;
+            ``None``: this machine alone. If Ray is in use already, it is used as it is.
+        resume: Go on with the run that is there.
+
+    Returns:
+        The policy, as it has been saved.
+
+    Raises:
+        ConfigError: If the config or the folder does not fit, or there is no such cluster.
+    """
+    games = _checked_games(config)
+    settings = algorithm_config(config, env_runners)
+    if resume:
+        folder.reopen(config)
+    else:
+        folder.start(config)
+    torch.set_num_threads(config.threads)
+    with _connected(address, env_runners):
+        algorithm = settings.build_algo()
+        run = _Run(config, folder, games, algorithm)
+        try:
+            if PAST in config.opponents:
+                bring_past_up_to_date(algorithm)
+            if resume and (progress := folder.restore(algorithm)):
+                run.decisions = progress["decisions"]
+                run.seconds = progress["seconds"]
+                run.strength = progress["strength"]
+            return run.go()
+        finally:
+            run.writer.close()
+            algorithm.stop()
+
+
+def _checked_games(config: Config) -> Batch:
+    """Makes a game of a run, and sees that every policy it names can play it."""
+    try:
+        games = Batch(
+            1,
+            config.table(),
+            episode=config.episode,
+            reward=config.reward,
+            reward_timing=config.reward_timing,
+            encoding=config.encoding,
+            memory=config.memory,
+            seed=config.seed,
+        )
+    except ValueError as error:
+        raise ConfigError(f"config {config.name}: {error}") from None
+    for name in sorted({*(config.opponents.keys() - {PAST}), *config.evaluation.against}):
+        try:
+            load_policy(name).act(games.views())
+        except ValueError as error:
+            raise ConfigError(f"config {config.name}: policy {name}: {error}") from None
+    return games
+
+
+@contextmanager
+def _connected(address: str | None, env_runners: int) -> Iterator[None]:
+    """Connects to Ray, and leaves it as it was."""
+    started = not ray.is_initialized()
+    if started:
+        # Ray would wait for ever for cores that are not there.
+        here = {"num_cpus": max(cores(), env_runners), "include_dashboard": False}
+        try:
+            ray.init(
+                address=address or "local",
+                **(here if address is None else {}),
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise ConfigError(f"no Ray at {address!r}: {error}") from None
+    try:
+        yield
+    finally:
+        if started:
+            ray.shutdown()
+
+
+@app.command()
+def main(
+    config: Annotated[Path, typer.Argument(help="A YAML file of settings.")],
+    env_runners: Annotated[int, typer.Option(min=0, help="Processes that play.")] = 2,
+    address: Annotated[
+        str | None, typer.Option(help="Of a Ray cluster, or auto; default: this machine alone.")
+    ] = None,
+    resume: Annotated[bool, typer.Option(help="Go on with the run that is there.")] = False,
+    seed: Annotated[int | None, typer.Option(help="Seed in place of the config's.")] = None,
+    decisions: Annotated[int | None, typer.Option(help="Decisions in place of them.")] = None,
+    run: Annotated[Path | None, typer.Option(help="Run folder.")] = None,
+) -> None:
+    """Trains a policy by self-play with RLlib."""
+    changes = {"seed": seed, "decisions": decisions}
+    try:
+        settings = load_config(config, **{k: v for k, v in changes.items() if v is not None})
+        folder = RunFolder(run or Path("runs") / f"{settings.name}-{settings.seed}-rllib")
+        train(settings, folder, env_runners=env_runners, address=address, resume=resume)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(2) from None
+    print(f"policy: {folder.checkpoint}")
+
+
+if __name__ == "__main__":
+    app()
