@@ -1,0 +1,108 @@
+"""RLlib: self-play with PPO on the new API stack.
+
+`EscobaMultiAgentEnv` gives an observation to the agent that is to decide, and to nobody else; all
+agents share one module. `EscobaTorchRLModule` is this project's network for the `tactical`
+encoding: it scores each legal action from facts that follow from it, and sees the mask itself.
+RLlib's own `ActionMaskingTorchRLModule` takes the same environment with any encoding.
+
+    pip install -c constraints-ray.txt -e '.[rllib,onnx]'
+    python docs/examples/rllib_ppo.py --out rllib.onnx
+    escoba evaluate rllib.onnx random --deals 1000
+
+MEASURED
+
+`python -m training.rllib_selfplay` is the whole thing: any table, frozen opponents and past selves,
+Ray clusters, runs that stop and go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import ray
+import torch
+from escoba_env.adapters.onnx import save_onnx
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+
+from escoba_env import Encoding, make_rules
+from escoba_env.adapters.rllib import EscobaMultiAgentEnv, EscobaTorchRLModule, module_of
+
+
+class Logits(torch.nn.Module):
+    """The policy of a network that also estimates values."""
+
+    def __init__(self, network: torch.nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, observation: torch.Tensor, action_mask: torch.Tensor) -> torch.Tensor:
+        """Returns logits float32 (n, 43)."""
+        logits: torch.Tensor = self.network(observation, action_mask)[0]
+        return logits
+
+
+def main() -> None:
+    """Trains, and writes the policy."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--decisions", type=int, default=120_000)
+    parser.add_argument("--env-runners", type=int, default=2, help="processes that play")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", default="rllib.onnx")
+    options = parser.parse_args()
+
+    batch = min(8192, options.decisions)
+    config = (
+        PPOConfig()
+        .environment(
+            EscobaMultiAgentEnv,
+            env_config={"encoding": "tactical", "skip_forced": True, "illegal": "raise"},
+            disable_env_checking=True,  # the check plays an action that is not masked
+        )
+        .env_runners(num_env_runners=options.env_runners, num_envs_per_env_runner=32)
+        .multi_agent(policies={"learner"}, policy_mapping_fn=module_of)
+        .rl_module(
+            rl_module_spec=MultiRLModuleSpec(
+                rl_module_specs={"learner": RLModuleSpec(module_class=EscobaTorchRLModule)}
+            )
+        )
+        .training(
+            gamma=1.0,
+            lambda_=0.95,
+            lr=5e-4,
+            train_batch_size_per_learner=batch,
+            minibatch_size=min(1024, batch),
+            num_epochs=4,
+            clip_param=0.2,
+            entropy_coeff=0.003,
+            vf_loss_coeff=0.1,
+            vf_clip_param=float("inf"),
+            use_kl_loss=False,
+            grad_clip=0.5,
+            grad_clip_by="global_norm",
+        )
+        .debugging(seed=options.seed, log_level="ERROR")
+    )
+    torch.set_num_threads(1)
+    ray.init(num_cpus=max(2, options.env_runners), include_dashboard=False, log_to_driver=False)
+    algorithm = config.build_algo()
+    decisions = 0
+    while decisions < options.decisions:
+        result = algorithm.train()
+        decisions = int(result["env_runners"]["num_env_steps_sampled_lifetime"])
+        print(f"{decisions:,} decisions, entropy {result['learners']['learner']['entropy']:.3f}")
+    save_onnx(
+        Logits(algorithm.get_module("learner").network),
+        options.out,
+        encoding=Encoding("tactical", make_rules("classic")),
+        name="rllib-ppo",
+        training={"decisions": decisions, "seed": options.seed},
+    )
+    algorithm.stop()
+    ray.shutdown()
+    print(f"wrote {options.out}")
+
+
+if __name__ == "__main__":
+    main()
