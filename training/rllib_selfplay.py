@@ -39,7 +39,6 @@ from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from rich.console import Console
-from rich.progress import Progress, TextColumn
 from tensorboardX import SummaryWriter
 
 from escoba_env.adapters.rllib import (
@@ -57,6 +56,7 @@ from escoba_env.policies import load_policy
 from escoba_env.policies.checkpoint import Card, NetworkCard
 from escoba_env.policies.learned import LearnedPolicy
 from training.config import Config, ConfigError, load_config
+from training.progress import bar_of
 from training.stopping import interrupts
 
 app = typer.Typer(add_completion=False)
@@ -185,9 +185,7 @@ class _Run:
             )
         updates = self.algorithm.iteration
         last_evaluation = self.decisions
-        columns = (*Progress.get_default_columns(), TextColumn("{task.fields[info]}"))
-        bar = Progress(*columns, console=self.console, refresh_per_second=2)
-        with interrupts() as interrupted, bar:
+        with interrupts() as interrupted, bar_of(self.console) as bar:
             task = bar.add_task(config.name, total=config.decisions, info="")
             bar.update(task, completed=self.decisions)
             while self.decisions < config.decisions and not interrupted():

@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from agilerl.algorithms import PPO
 from agilerl.rollouts import collect_rollouts
-from escoba_env.adapters.onnx import save_onnx
 
 from escoba_env.adapters.agilerl import masked_vector_env
+from escoba_env.adapters.onnx import save_onnx
 
 GAMES = 128
 STEPS = 64

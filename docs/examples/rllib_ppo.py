@@ -21,32 +21,19 @@ import argparse
 
 import ray
 import torch
-from escoba_env.adapters.onnx import save_onnx
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from escoba_env import Encoding, make_rules
+from escoba_env.adapters.onnx import save_onnx
 from escoba_env.adapters.rllib import EscobaMultiAgentEnv, EscobaTorchRLModule, module_of
-
-
-class Logits(torch.nn.Module):
-    """The policy of a network that also estimates values."""
-
-    def __init__(self, network: torch.nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, observation: torch.Tensor, action_mask: torch.Tensor) -> torch.Tensor:
-        """Returns logits float32 (n, 43)."""
-        logits: torch.Tensor = self.network(observation, action_mask)[0]
-        return logits
 
 
 def main() -> None:
     """Trains, and writes the policy."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--decisions", type=int, default=120_000)
+    parser.add_argument("--decisions", type=int, default=65_536)
     parser.add_argument("--env-runners", type=int, default=2, help="processes that play")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", default="rllib.onnx")
@@ -93,7 +80,7 @@ def main() -> None:
         decisions = int(result["env_runners"]["num_env_steps_sampled_lifetime"])
         print(f"{decisions:,} decisions, entropy {result['learners']['learner']['entropy']:.3f}")
     save_onnx(
-        Logits(algorithm.get_module("learner").network),
+        algorithm.get_module("learner").network,
         options.out,
         encoding=Encoding("tactical", make_rules("classic")),
         name="rllib-ppo",
