@@ -139,12 +139,10 @@ class RunFolder:
         scratch.replace(self.rllib)
         shutil.rmtree(old, ignore_errors=True)
 
-    def restore(self, algorithm: Algorithm) -> dict[str, Any]:
-        """Puts the learner where :meth:`save` left it.
+    def progress_made(self) -> dict[str, Any]:
+        """Returns what :meth:`save` was told of the progress.
 
-        Returns:
-            What ``save`` was told of the progress; empty if the run was stopped before its first
-            save, and begins again.
+        It is empty if the run was stopped before its first save, and begins again.
 
         Raises:
             ConfigError: If the resume point is damaged.
@@ -157,10 +155,20 @@ class RunFolder:
             return {}
         try:
             progress: dict[str, Any] = json.loads(self.progress.read_text(encoding="utf-8"))
-            algorithm.restore_from_path(str(self.rllib.resolve()))
-        except Exception as error:
+        except (OSError, ValueError) as error:
             raise ConfigError(f"{self.rllib} cannot be resumed from: {error}") from error
         return progress
+
+    def restore(self, algorithm: Algorithm) -> None:
+        """Puts the learner where :meth:`save` left it.
+
+        Raises:
+            ConfigError: If the resume point is damaged.
+        """
+        try:
+            algorithm.restore_from_path(str(self.rllib.resolve()))
+        except Exception as error:  # whatever unpickling a damaged file ends in
+            raise ConfigError(f"{self.rllib} cannot be resumed from: {error}") from error
 
 
 class _Run:
@@ -405,6 +413,9 @@ def train(
         folder.reopen(config)
     else:
         folder.start(config)
+    progress = folder.progress_made()
+    # A run that goes on is not dealt its first games again.
+    settings.debugging(seed=config.seed + progress.get("decisions", 0))
     torch.set_num_threads(config.threads)
     with _connected(address, env_runners):
         algorithm = settings.build_algo()
@@ -412,7 +423,8 @@ def train(
         try:
             if PAST in config.opponents:
                 bring_past_up_to_date(algorithm)
-            if resume and (progress := folder.restore(algorithm)):
+            if progress:
+                folder.restore(algorithm)
                 run.decisions = progress["decisions"]
                 run.seconds = progress["seconds"]
                 run.strength = progress["strength"]

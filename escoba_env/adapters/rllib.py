@@ -44,6 +44,9 @@ LEARNER = "learner"
 PAST = "past"
 """Among ``opponents``, seats that are agents of their own; module of the agents ``past_0`` ..."""
 
+RUNNER_SEEDS = 2**32
+"""How far the seeds of env runners are apart."""
+
 StepResult = tuple[
     dict[str, Observation],
     dict[str, float],
@@ -85,6 +88,8 @@ class EscobaMultiAgentEnv(MultiAgentEnv):
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         arguments = dict(config or {})
+        # An EnvContext says which env runner this is in.
+        self._shift = getattr(config, "worker_index", 0) * RUNNER_SEEDS
         shares = arguments.pop("opponents", {})
         skip_forced = arguments.pop("skip_forced", False)
         if not isinstance(skip_forced, bool):
@@ -118,12 +123,17 @@ class EscobaMultiAgentEnv(MultiAgentEnv):
     ) -> tuple[dict[str, Observation], dict[str, dict[str, Any]]]:
         """Starts a new game; see ``raw_env``.
 
+        In RLlib's env runner number ``w`` a seed means ``seed + w * RUNNER_SEEDS``: RLlib gives
+        runners seeds that overlap, and they would be dealt the same games.
+
         Returns:
             The observation and the (empty) info of the agent that is to decide first.
 
         Raises:
             ValueError: If the seed or an option is not possible; nothing has changed then.
         """
+        if isinstance(seed, int) and not isinstance(seed, bool):
+            seed += self._shift
         self.aec_env.reset(seed, options)
         super().reset(seed=seed)
         self._seating = self._seats()

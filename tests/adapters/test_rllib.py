@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from escoba_env import IllegalActionError, evaluate, load_policy
+from escoba_env import Game, IllegalActionError, evaluate, load_policy
 from escoba_env.cards import NUM_ACTIONS
 from tests.adapters.scripted import TABLES, script
 
@@ -29,6 +29,7 @@ import ray  # noqa: E402
 from ray.rllib.algorithms.ppo import PPOConfig  # noqa: E402
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec  # noqa: E402
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec  # noqa: E402
+from ray.rllib.env.env_context import EnvContext  # noqa: E402
 from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner  # noqa: E402
 from ray.rllib.env.multi_agent_episode import MultiAgentEpisode  # noqa: E402
 from ray.rllib.utils.pre_checks.env import check_multiagent_environments  # noqa: E402
@@ -173,6 +174,21 @@ def test_a_seed_gives_the_same_games_again() -> None:
         return course
 
     assert play() == play()
+
+
+def test_env_runners_are_not_dealt_the_same_games() -> None:
+    def hands(worker: int, seed: int) -> Any:
+        context = EnvContext({}, worker_index=worker)
+        env = EscobaMultiAgentEnv(context if worker else {})
+        env.reset(seed=seed)
+        return env.aec_env.game.record["hands"].tolist()
+
+    # Seeds of two games of each of two runners, as RLlib gives them out.
+    dealt = [hands(worker, 7 + worker + slot) for worker in (1, 2) for slot in (0, 1)]
+    assert len({tuple(hand) for hand in dealt}) == 4
+    game = Game("classic")
+    game.reset(7)
+    assert hands(0, 7) == game.record["hands"].tolist()
 
 
 def test_opponents_have_their_share_of_games_and_one_side_learns() -> None:
