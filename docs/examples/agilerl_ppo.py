@@ -7,11 +7,12 @@ AgileRL's own, a plain one, on the `tactical` encoding.
 AgileRL 2.58 needs a PettingZoo below 1.27, so it goes into an environment of its own, and a package
 that it does not ask for:
 
-    pip install -e '.[agilerl,onnx]' torch==2.13.0
+    pip install torch==2.13.0 peft -e '.[agilerl,onnx]'
     python docs/examples/agilerl_ppo.py --out agilerl.onnx
     escoba evaluate agilerl.onnx random --deals 1000
 
-MEASURED
+Measured with the defaults, 400,000 decisions: 112 s of processor time (4 min 7 s on 2 cores that
+others used too), and +1.75 ± 0.12 points a round over `random` (1,000 deals). It still rises.
 
 For its multi-agent algorithms take `parallel_env`, or `vector_env` for many of them in processes.
 """
