@@ -88,8 +88,8 @@ class EscobaMultiAgentEnv(MultiAgentEnv):
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         arguments = dict(config or {})
-        # An EnvContext says which env runner this is in.
-        self._shift = getattr(config, "worker_index", 0) * RUNNER_SEEDS
+        # An EnvContext says which env runner this is in, if any.
+        self._shift = (getattr(config, "worker_index", None) or 0) * RUNNER_SEEDS
         shares = arguments.pop("opponents", {})
         skip_forced = arguments.pop("skip_forced", False)
         if not isinstance(skip_forced, bool):
