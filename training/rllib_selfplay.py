@@ -409,15 +409,15 @@ def train(
     """
     games = _checked_games(config)
     settings = algorithm_config(config, env_runners)
-    if resume:
-        folder.reopen(config)
-    else:
-        folder.start(config)
-    progress = folder.progress_made()
-    # A run that goes on is not dealt its first games again.
-    settings.debugging(seed=config.seed + progress.get("decisions", 0))
     torch.set_num_threads(config.threads)
     with _connected(address, env_runners):
+        if resume:
+            folder.reopen(config)
+        else:
+            folder.start(config)
+        progress = folder.progress_made()
+        # A run that goes on is not dealt its first games again.
+        settings.debugging(seed=config.seed + progress.get("decisions", 0))
         algorithm = settings.build_algo()
         run = _Run(config, folder, games, algorithm)
         try:
