@@ -11,10 +11,7 @@ is under way and saves; a killed run goes on from its last save.
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +29,7 @@ from training.ppo import SelfPlayPPO, frozen_policy, network_card, take_weights
 from training.progress import bar_of
 from training.rollout import SelfPlay
 from training.run_folder import RunFolder, batch_of
+from training.stopping import interrupts
 
 app = typer.Typer(add_completion=False)
 
@@ -133,7 +131,7 @@ class _Run:
         config, model = self.config, self.model
         began = model.num_timesteps
         last_evaluation = began
-        with _interrupts() as interrupted, bar_of(self.console) as bar:
+        with interrupts() as interrupted, bar_of(self.console) as bar:
             task = bar.add_task(config.name, total=config.decisions, completed=began, info="")
             while model.num_timesteps < config.decisions and not interrupted():
                 before = model.num_timesteps
@@ -227,28 +225,6 @@ class _Run:
 
 def _passed(every: int, before: int, now: int) -> bool:
     return now // every > before // every
-
-
-@contextmanager
-def _interrupts() -> Iterator[Any]:
-    """Turns the first Ctrl-C into a request; the second one stops at once."""
-    asked: list[int] = []
-
-    def ask(number: int, _frame: Any) -> None:
-        asked.append(number)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        print("stopping after this update; Ctrl-C again stops at once", file=sys.stderr)
-
-    try:
-        before = signal.signal(signal.SIGINT, ask)
-    except ValueError:
-        # Only the main thread may set signals; elsewhere Ctrl-C is somebody else's to handle.
-        yield lambda: False
-        return
-    try:
-        yield lambda: bool(asked)
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def run_path(config: Config, run: Path | None) -> RunFolder:
