@@ -23,9 +23,8 @@ if sys.version_info < (3, 10):  # noqa: UP036
     )
 
 ROOT = Path(__file__).resolve().parent
-VENV = ROOT / ".venv"
-VENV_PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-STAMP = VENV / "tasks-setup.json"
+PYTHON_OF_VENV = "Scripts/python.exe" if os.name == "nt" else "bin/python"
+STAMP = "tasks-setup.json"
 
 EXTRAS = {
     "learned": "PyTorch, to play with trained networks",
@@ -35,6 +34,8 @@ EXTRAS = {
     "ray": "Ray, for tournaments and ladders on a cluster",
     "dev": "pytest, ruff and mypy",
 }
+TORCH_EXTRAS = {"learned", "train", "frameworks", "rllib"}
+RAY_EXTRAS = {"rllib", "onnx", "testing"}
 # mypy reads the training scripts and adapters too, so checking them takes what they import.
 CHECK_EXTRAS = {"dev", "frameworks"}
 CHECKS = [
@@ -45,6 +46,26 @@ CHECKS = [
 TORCH_HINT = """\
 On Linux, PyPI's torch is the CUDA build, several GB. To get the small CPU build instead, set
 PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu before the first setup."""
+
+
+class Environment:
+    """A virtual environment in the checkout.
+
+    Args:
+        folder: Its folder's name.
+        constraints: The file of exact versions that it is made by.
+    """
+
+    def __init__(self, folder: str, constraints: str) -> None:
+        self.path = ROOT / folder
+        self.constraints = constraints
+        self.python = self.path / PYTHON_OF_VENV
+        self.stamp = self.path / STAMP
+
+
+USUAL = Environment(".venv", "constraints.txt")
+# Ray's RLlib pins a gymnasium of its own.
+WITH_RAY = Environment(".venv-ray", "constraints-ray.txt")
 
 
 def main() -> int:
@@ -71,15 +92,21 @@ def main() -> int:
         usage="tasks.py test [pytest arguments]",
         allow_abbrev=False,
     )
+    commands.add_parser(
+        "test-ray",
+        help="run the tests of RLlib in .venv-ray, an environment of its own",
+        usage="tasks.py test-ray [pytest arguments]",
+        allow_abbrev=False,
+    )
     commands.add_parser("check", help="format, lint and types, changing nothing")
     commands.add_parser("format", help="sort imports and format every file")
     args, rest = parser.parse_known_args()
-    if rest and args.command not in {"quickstart", "test"}:
+    if rest and args.command not in {"quickstart", "test", "test-ray"}:
         parser.error(f"{args.command} does not know {' '.join(rest)}")
 
     if args.command == "setup":
         install({extra for extra in EXTRAS if getattr(args, extra)})
-        print(f"Ready: {VENV_PYTHON}")
+        print(f"Ready: {USUAL.python}")
         return 0
     if args.command == "quickstart":
         install({"train"})
@@ -87,34 +114,40 @@ def main() -> int:
     if args.command == "format":
         install({"dev"})
         return run_all([["ruff", "check", "--select", "I", "--fix", "."], ["ruff", "format", "."]])
+    if args.command == "test-ray":
+        install(RAY_EXTRAS, WITH_RAY)
+        tests = ["tests/adapters/test_missing_rllib.py", "tests/adapters/test_rllib.py"]
+        example = "tests/adapters/test_rllib_example.py"
+        return run_all([["pytest", "-n", "2", *tests, example, *rest]], WITH_RAY)
     install(CHECK_EXTRAS)
     if args.command == "check":
         return run_all(CHECKS)
     return run_all([*CHECKS, ["pytest", "-n", "2", *rest]])
 
 
-def install(extras: set[str]) -> None:
-    """Brings ``.venv`` up to date with these extras, and with those it was given before."""
-    inputs, installed = read_stamp()
-    if VENV_PYTHON.exists() and inputs == inputs_digest() and extras <= installed:
+def install(extras: set[str], env: Environment = USUAL) -> None:
+    """Brings an environment up to date with these extras, and with those it was given before."""
+    inputs, installed = read_stamp(env)
+    if env.python.exists() and inputs == inputs_digest(env) and extras <= installed:
         return
-    if not VENV_PYTHON.exists():
-        make_venv()
+    if not env.python.exists():
+        make_venv(env)
     wanted = sorted(extras | installed)
-    if sys.platform == "linux" and {"learned", "train", "frameworks"} & set(wanted):
+    if sys.platform == "linux" and TORCH_EXTRAS & set(wanted):
         print(TORCH_HINT)
-    STAMP.unlink(missing_ok=True)
+    env.stamp.unlink(missing_ok=True)
     project = f".[{','.join(wanted)}]" if wanted else "."
-    pip = ["pip", "--disable-pip-version-check", "install", "-c", "constraints.txt", "-e", project]
-    code = run(pip)
+    pip = ["pip", "--disable-pip-version-check", "install", "-c", env.constraints, "-e", project]
+    code = run(pip, env)
     if code:
         print("\nThe installation failed; pip says why above.")
         sys.exit(code)
-    STAMP.write_text(json.dumps({"inputs": inputs_digest(), "extras": wanted}), encoding="utf-8")
+    content = {"inputs": inputs_digest(env), "extras": wanted}
+    env.stamp.write_text(json.dumps(content), encoding="utf-8")
 
 
-def make_venv() -> None:
-    """Makes ``.venv`` with the Python that runs this file, or leaves nothing behind."""
+def make_venv(env: Environment) -> None:
+    """Makes an environment with the Python that runs this file, or leaves nothing behind."""
     missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
     if missing:
         sys.exit(
@@ -122,46 +155,46 @@ def make_venv() -> None:
             "without which it cannot make a virtual environment.\n"
             "On Debian and Ubuntu: sudo apt install python3-venv"
         )
-    print(f"Making {VENV} with Python {sys.version.split()[0]}", flush=True)
+    print(f"Making {env.path} with Python {sys.version.split()[0]}", flush=True)
     try:
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(env.path)], check=True)
     except BaseException as error:  # Ctrl-C too must not leave half an environment
-        shutil.rmtree(VENV, ignore_errors=True)
+        shutil.rmtree(env.path, ignore_errors=True)
         if isinstance(error, subprocess.CalledProcessError):
-            sys.exit(f"{VENV} could not be made; the reason is above.")
+            sys.exit(f"{env.path} could not be made; the reason is above.")
         raise
 
 
-def inputs_digest() -> str:
+def inputs_digest(env: Environment) -> str:
     """Digest of what an installation depends on: two files, and where the checkout lies."""
     digest = hashlib.sha256(str(ROOT).encode())
-    for name in ("pyproject.toml", "constraints.txt"):
+    for name in ("pyproject.toml", env.constraints):
         digest.update((ROOT / name).read_bytes())
     return digest.hexdigest()
 
 
-def read_stamp() -> tuple[str, set[str]]:
+def read_stamp(env: Environment) -> tuple[str, set[str]]:
     """Digest and extras of the last complete installation; both empty if there is none."""
     try:
-        stamp = json.loads(STAMP.read_text(encoding="utf-8"))
+        stamp = json.loads(env.stamp.read_text(encoding="utf-8"))
         return stamp["inputs"], set(stamp["extras"])
     except (OSError, ValueError, KeyError, TypeError):
         return "", set()
 
 
-def run_all(commands: list[list[str]]) -> int:
+def run_all(commands: list[list[str]], env: Environment = USUAL) -> int:
     """Runs every command, also after one failed, and returns the first exit code that is not 0."""
-    codes = {" ".join(command): run(command) for command in commands}
+    codes = {" ".join(command): run(command, env) for command in commands}
     failed = [command for command, code in codes.items() if code]
     if len(codes) > 1 and failed:
         print("\nFailed:", *failed, sep="\n  ", flush=True)
     return next((code for code in codes.values() if code), 0)
 
 
-def run(command: list[str]) -> int:
-    """Runs a module of the virtual environment from the top of the checkout."""
+def run(command: list[str], env: Environment = USUAL) -> int:
+    """Runs a module of an environment from the top of the checkout."""
     print(f"\n$ python -m {' '.join(command)}", flush=True)
-    return subprocess.run([str(VENV_PYTHON), "-m", *command], cwd=ROOT, check=False).returncode
+    return subprocess.run([str(env.python), "-m", *command], cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":
