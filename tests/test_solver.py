@@ -489,6 +489,44 @@ def test_wrong_arguments_are_refused() -> None:
             make_memory(rows)  # type: ignore[arg-type]
 
 
+def test_work_space_that_is_none_is_refused() -> None:
+    game, view = Game(seed=0), game_at_the_end().view(0)
+    right = make_memory(2)
+    for memory in (
+        *(5, (), (1, 2, 3, 4), Memory(1, 2, 3, 4)),  # type: ignore[arg-type]
+        tuple(right),
+        right._replace(slots=right.slots[:1]),
+        right._replace(slots=np.empty(3, right.slots.dtype)),
+        right._replace(nodes=right.nodes[1:]),
+        right._replace(plans=right.nodes),
+    ):
+        wrong: Any = memory
+        for call in (
+            lambda wrong=wrong: solve(game, memory=wrong),
+            lambda wrong=wrong: solve_view(view, memory=wrong),
+            lambda wrong=wrong: solve_views(view, memory=wrong),
+        ):
+            with pytest.raises(ValueError, match=r"memory .* is not possible; allowed: that of"):
+                call()
+    assert solve(game, memory=right).value == solve(game).value
+
+
+def game_at_the_end() -> Game:
+    game = Game(seed=0)
+    while game.record["turn_index"] < 34:
+        game.play(game.legal_moves()[0])
+    return game
+
+
+def test_a_table_for_which_there_is_no_room_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(shape: int, dtype: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(np, "empty", full)
+    with pytest.raises(ValueError, match=r"rows 4294967296 is not possible: they take 128\.0 GiB"):
+        make_memory(2**32)
+
+
 def test_a_limit_is_an_error_not_another_answer(memory: Memory) -> None:
     game = Game(seed=0)
     nodes = solve(game, memory=memory).nodes

@@ -59,17 +59,46 @@ def make_memory(rows: int = 2**20) -> Memory:
             With too few rows a search takes longer, and finds the same.
 
     Raises:
-        ValueError: If the number of rows is not possible.
+        ValueError: If the number of rows is not possible, or there is no room for them.
     """
     whole("rows", rows, 2, 2**32)
     if rows & (rows - 1):
         raise ValueError(f"rows {rows} is not possible; allowed: a power of two")
+    try:
+        slots = np.empty(rows, kernels.SLOT)
+    except MemoryError:
+        size = rows * kernels.SLOT.itemsize / 2**30
+        raise ValueError(
+            f"rows {rows} is not possible: they take {size:,.1f} GiB, for which there is no room; "
+            f"allowed: fewer"
+        ) from None
     return Memory(
         np.empty(1, kernels.PLAN),
         np.empty(kernels.MAX_TURNS + 1, kernels.NODE),
         np.empty(1, STATE),
-        np.empty(rows, kernels.SLOT),
+        slots,
     )
+
+
+def _check_memory(memory: Any) -> Memory:
+    """Returns work space, new if none is given.
+
+    Raises:
+        ValueError: If it is something else than :func:`make_memory` makes.
+    """
+    if memory is None:
+        return make_memory()
+    # What is in the tuple may be anything.
+    parts: list[Any] = list(memory) if isinstance(memory, Memory) else []
+    dtypes = (kernels.PLAN, kernels.NODE, STATE, kernels.SLOT)
+    if parts and all(
+        isinstance(part, np.ndarray) and part.ndim == 1 and part.dtype == dtype
+        for part, dtype in zip(parts, dtypes, strict=True)
+    ):
+        *lengths, rows = map(len, parts)
+        if lengths == [1, kernels.MAX_TURNS + 1, 1] and rows > 1 and not rows & (rows - 1):
+            return Memory(*parts)
+    raise ValueError(f"memory {memory!r:.80} is not possible; allowed: that of make_memory")
 
 
 @dataclass(frozen=True)
@@ -206,12 +235,10 @@ def solve_views(
     """
     _check_views(views)
     records = _filled_in(views)
-    limit = _limit(max_nodes)
+    limit, memory = _limit(max_nodes), _check_memory(memory)
     actions = np.empty((len(records), NUM_ACTIONS), np.int64)
     nodes = np.empty(len(records), np.int64)
-    given_up = kernels.solve_games(
-        views.spec, records, *(memory or make_memory()), True, True, limit, actions, nodes
-    )
+    given_up = kernels.solve_games(views.spec, records, *memory, True, True, limit, actions, nodes)
     if given_up >= 0:
         raise SolverLimitError(f"view {given_up} takes more than max_nodes={limit} positions")
     return Solutions(actions.max(axis=1, initial=NO_VALUE), actions, nodes)
@@ -225,10 +252,10 @@ def _solution(
     max_nodes: int | None,
     memory: Memory | None,
 ) -> Solution:
-    limit = _limit(max_nodes)
+    limit, memory = _limit(max_nodes), _check_memory(memory)
     values = np.empty((1, NUM_ACTIONS), np.int64)
     status, nodes, count, rows = kernels.solve_game(
-        spec, records, *(memory or make_memory()), bool(table), bool(bounds), limit, values
+        spec, records, *memory, bool(table), bool(bounds), limit, values
     )
     if status != kernels.SOLVED:
         raise SolverLimitError(f"the position takes more than max_nodes={limit} positions")
