@@ -13,19 +13,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from escoba_env.batch import Records, Views
+from escoba_env.batch import IllegalActionError, Records, Views, explain_illegal
 from escoba_env.cards import NUM_ACTIONS, cards_in
+from escoba_env.checks import whole
 from escoba_env.engine import batch as kernels
 from escoba_env.engine.record import NOBODY, PLAYING, STATE, copy_records, lower
 from escoba_env.game import Game
 from escoba_env.notation import Move
 from escoba_env.policies import Policy, load_policy, name_of
+from escoba_env.policies.asking import ask
 from escoba_env.position import format_position, logged_move, parse_position
 from escoba_env.rules import Rules
-from escoba_env.solver import Solution, SolverLimitError, solve, solve_view
+from escoba_env.solver import NO_LIMIT, Solution, SolverLimitError, solve, solve_view
 
 MAX_NODES = 5_000_000
 """Most positions that the solver searches: some seconds."""
+ROUNDING = 1e-3
+"""How far probabilities may sum to something else than 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,14 +103,21 @@ def analyse(
 
     Args:
         position: A game in play, or the text of one, or of the view of the seat to move.
-        policies: Those to ask; anything that ``load_policy`` takes.
+        policies: Those to ask; anything that ``load_policy`` takes, all with different names.
         double_dummy: Whether to solve the position with all cards known, which is possible for a
             whole game of two sides.
         max_nodes: Most positions that the solver searches, for each of the two values.
 
     Raises:
-        ValueError: If the position is none, over, or the view of another seat.
+        IllegalActionError: If a policy chooses an illegal action.
+        ValueError: If the position is none, over, or the view of another seat; if another argument
+            is not possible; or if a policy, named in the message, answers with something else than
+            is asked of it.
     """
+    max_nodes = whole("max_nodes", max_nodes, 1, NO_LIMIT)
+    given: object = policies
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+        raise ValueError(f"policies {given!r} are not possible; allowed: a list of policies")
     if isinstance(position, Game):
         rules, episode, record = position.rules, position.episode, position.states
     else:
@@ -235,13 +246,48 @@ class _Moves:
 
 
 def _said(policy: Policy, views: Views) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Probabilities and values that a policy gives the actions of some views, (n, 43) each."""
+    """Probabilities and values that a policy gives the actions of some views, (n, 43) each.
+
+    Raises:
+        IllegalActionError: If it chooses an illegal action, or says that it might.
+        ValueError: If it answers with something else.
+    """
     shape = (len(views), NUM_ACTIONS)
     probabilities = getattr(policy, "probabilities", None)
     if probabilities is None:
         chosen = np.zeros(shape)
-        chosen[np.arange(len(views)), policy.act(views)] = 1
+        chosen[np.arange(len(views)), ask(policy, views)] = 1
     else:
-        chosen = probabilities(views)
+        chosen = _numbers(policy, "probabilities", probabilities(views), shape)
+        # Written so that nan fails.
+        if not ((chosen >= 0).all() and (np.abs(chosen.sum(1) - 1) < ROUNDING).all()):
+            raise ValueError(
+                f"policy {policy.name!r}: probabilities of a view are negative, no numbers or sum "
+                f"to something else; allowed: numbers from 0 that sum to 1"
+            )
+        legal = views.records["legal"][:, None] >> np.arange(NUM_ACTIONS) & 1
+        bad = np.argwhere((chosen > 0) & (legal == 0))
+        if len(bad):
+            row, action = bad[0].tolist()
+            reason = explain_illegal(views.records[row], action)
+            raise IllegalActionError(f"policy {policy.name!r}: probabilities: {reason}")
     values = getattr(policy, "action_values", None)
-    return chosen, np.full(shape, np.nan) if values is None else values(views)
+    if values is None:
+        return chosen, np.full(shape, np.nan)
+    expected = _numbers(policy, "action_values", values(views), shape)
+    if np.isinf(expected).any():
+        raise ValueError(
+            f"policy {policy.name!r}: action_values are infinite; allowed: margins, or nan for none"
+        )
+    return chosen, expected
+
+
+def _numbers(policy: Policy, what: str, answer: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    array = answer if isinstance(answer, np.ndarray) else np.empty((), object)
+    if array.shape != shape or array.dtype.kind not in "fiu":
+        found = f"{array.dtype} of shape {array.shape}" if array.shape else repr(answer)[:80]
+        raise ValueError(
+            f"policy {policy.name!r}: {what} are {found}; allowed: an array of numbers of shape "
+            f"{shape}"
+        )
+    return array

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,17 @@ def wholes(
             f"allowed: integers of {expected}{f', each {low} to {high}' if limited else ''}"
         )
     return array.astype(np.int64, copy=False)
+
+
+def path_of(name: str, value: Any) -> Path:
+    """Returns a path.
+
+    Raises:
+        ValueError: If it is no text and no path, or one that no file can have.
+    """
+    if not isinstance(value, str | Path) or str(value) == "" or "\0" in str(value):
+        raise ValueError(f"{name} {value!r} is not possible; allowed: a path")
+    return Path(value)
 
 
 def one_of(name: str, value: Any, choices: Collection[str]) -> str:

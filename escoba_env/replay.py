@@ -2,7 +2,9 @@
 
 A replay is JSON: the rules, where the cards came from, and each round's dealer, deck and moves. It
 is whole in itself: what a seed deals is written out, so a game from a real table can be written
-down too. What is read is played again, so a replay that was loaded is a game by the rules.
+down too. All rules are written; one that a file leaves out, such as one that was not thought of
+when the file was written, is that of ``classic``. What is read is played again, so a replay that
+was loaded is a game by the rules.
 """
 
 from __future__ import annotations
@@ -17,13 +19,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from escoba_env.batch import MAX_SEED
 from escoba_env.cards import card_name, parse_cards
-from escoba_env.checks import whole
+from escoba_env.checks import path_of, whole
 from escoba_env.engine import batch as kernels
 from escoba_env.engine.record import NOBODY, copy_records
 from escoba_env.files import write_whole
 from escoba_env.game import Game
 from escoba_env.notation import Move, parse_move
 from escoba_env.policies import PolicyLike, load_policy, name_of
+from escoba_env.policies.asking import ask
 from escoba_env.position import logged_move
 from escoba_env.rules import Rules, make_rules
 
@@ -212,8 +215,10 @@ class Replay:
     @classmethod
     def _from_file(cls, file: _File) -> Replay:
         rules = make_rules(file.rules)
-        if file.policies is not None and len(file.policies) != rules.players:
-            raise ValueError(f"policies: {len(file.policies)}; allowed: {rules.players}")
+        if file.policies is not None:
+            if len(file.policies) != rules.players:
+                raise ValueError(f"policies: {len(file.policies)}; allowed: {rules.players}")
+            _check_names(file.policies)
         rounds = [
             ReplayRound(
                 one.dealer,
@@ -248,8 +253,12 @@ class Replay:
             ReplayError: If it cannot be read, or is no replay; see :meth:`from_dict`.
         """
         try:
-            size = Path(path).stat().st_size
-            content = json.loads(Path(path).read_bytes()) if size <= MAX_BYTES else None
+            file = path_of("replay", path)
+        except ValueError as error:
+            raise ReplayError(str(error)) from None
+        try:
+            size = file.stat().st_size
+            content = json.loads(file.read_bytes()) if size <= MAX_BYTES else None
         except OSError as error:
             raise ReplayError(f"replay {path} cannot be read: {error.strerror}") from None
         except (ValueError, RecursionError) as error:
@@ -270,7 +279,8 @@ class Recording:
         policies: Who sits in each seat, if that is known.
 
     Raises:
-        ValueError: If the round has begun, or the names are not one for each seat.
+        ValueError: If the round has begun, or the names are not one for each seat, each a line of
+            text.
     """
 
     def __init__(self, game: Game, policies: Sequence[str] | None = None) -> None:
@@ -279,6 +289,8 @@ class Recording:
             raise ValueError("the game has begun; allowed: a recording from its first card on")
         if policies is not None and len(policies) != game.rules.players:
             raise ValueError(f"{len(policies)} policies; allowed: one a seat, {game.rules.players}")
+        if policies is not None:
+            _check_names(policies)
         self.game = game
         self._policies = None if policies is None else tuple(policies)
         self._scores = tuple(game.scores)
@@ -340,8 +352,13 @@ def play_game(
         **fields: Fields of ``Rules`` that replace those of ``rules``.
 
     Raises:
-        ValueError: If an argument is not possible, by name.
+        IllegalActionError: If a policy, named in the message, chooses an illegal action.
+        ValueError: If an argument is not possible, by name, or a policy answers with something
+            else than an action.
     """
+    given: object = policies
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+        raise ValueError(f"policies {given!r} are not possible; allowed: a list, one a seat")
     game = Game(rules, episode=episode, seed=seed, **fields)
     game.reset(seed, index=index)
     names = [name_of(policy) for policy in policies]
@@ -351,7 +368,7 @@ def play_game(
         legal = game.legal_actions()
         action = legal[0]
         if len(legal) > 1:
-            action = int(seats[game.turn].act(game.view(game.turn))[0])
+            action = int(ask(seats[game.turn], game.view(game.turn))[0])
         recording.step(action)
     return recording.replay
 
@@ -360,6 +377,13 @@ def _check_round(game: Game, number: int) -> None:
     if game.is_over or int(game.record["round_index"]) != number:
         at = "the game is over" if game.is_over else f"round {game.record['round_index'] + 1} is on"
         raise ValueError(f"round {number + 1} is not on: {at}")
+
+
+def _check_names(names: Sequence[Any]) -> None:
+    """Checks that policies have names that can be told apart in a list of lines."""
+    for name in names:
+        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+            raise ValueError(f"policies: {name!r}; allowed: names, each a line of text")
 
 
 def _deck_of(game: Game) -> list[int]:

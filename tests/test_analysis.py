@@ -192,6 +192,69 @@ def test_everything_is_json() -> None:
     assert again == result
 
 
+class Answers:
+    """Says what it is told to say."""
+
+    name = "mine"
+
+    def __init__(self, **said: Any) -> None:
+        for name, answer in said.items():
+            setattr(self, name, lambda views, answer=answer: answer)
+
+    def act(self, views: Views) -> Any:
+        return [99]
+
+
+@pytest.mark.parametrize("max_nodes", [0, -1, float("nan"), 1.5, None, "3", True])
+def test_impossible_limits_are_refused_at_once(max_nodes: Any) -> None:
+    game = game_after(36, 0)
+    with pytest.raises(ValueError, match=r"max_nodes .* is not possible; allowed: a whole number"):
+        analyse(game, double_dummy=False, max_nodes=max_nodes)
+
+
+ROW = np.zeros((1, NUM_ACTIONS))
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({}, "policy 'mine': action 99 is not an action"),
+        ({"act": [float("nan")]}, r"policy 'mine': actions \[nan\] are float64"),
+        ({"act": [[1]]}, r"policy 'mine': actions"),
+        ({"act": None}, r"policy 'mine': actions None are object"),
+        ({"act": [42]}, r"policy 'mine': action 42 .* is illegal"),
+        ({"probabilities": None}, r"policy 'mine': probabilities are None; allowed: an array"),
+        ({"probabilities": ROW[0]}, r"probabilities are float64 of shape \(43,\); allowed"),
+        ({"probabilities": ROW}, "probabilities of a view .* sum to something else"),
+        ({"probabilities": ROW * np.nan}, "probabilities of a view"),
+        ({"probabilities": ROW + 1 / 43}, r"policy 'mine': probabilities: action .* is illegal"),
+        ({"act": "legal", "action_values": 5}, "action_values are 5; allowed: an array"),
+        ({"act": "legal", "action_values": ROW + np.inf}, "action_values are infinite"),
+    ],
+)
+def test_policies_that_answer_with_something_else_are_named(
+    said: dict[str, Any], message: str
+) -> None:
+    game = Game(seed=1)
+    if said.get("act") == "legal":
+        said = {**said, "act": game.legal_actions()[:1]}
+    with pytest.raises(ValueError, match=message):
+        analyse(game, [Answers(**said)], double_dummy=False)
+
+
+def test_policies_are_a_list_of_some_with_names() -> None:
+    for policies in ("greedy", None, 5):
+        with pytest.raises(ValueError, match=r"policies .* are not possible; allowed: a list"):
+            analyse(Game(seed=1), policies)  # type: ignore[arg-type]
+    for name in (None, 5):
+        policy = Answers()
+        policy.name = name  # type: ignore[assignment]
+        with pytest.raises(ValueError, match=r"policy .* is not possible; allowed: a name"):
+            analyse(Game(seed=1), [policy])
+    with pytest.raises(ValueError, match=r"policy <object.* is not possible; allowed: a name"):
+        analyse(Game(seed=1), [object()])  # type: ignore[list-item]
+
+
 def test_what_cannot_be_analysed_is_refused() -> None:
     game = game_after(10, 2)
     with pytest.raises(ValueError, match=r"view of seat . is not possible: seat . is to move"):

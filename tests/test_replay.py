@@ -153,6 +153,45 @@ def test_a_recorded_game_is_the_one_that_evaluate_plays(episode: str) -> None:
     assert sum(margins) / 8 == pytest.approx(result.margin)
 
 
+class Fixed:
+    """Answers with whatever it is told to."""
+
+    name = "fixed"
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def act(self, views: Any) -> Any:
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ([float("nan")], r"policy 'fixed': actions \[nan\] are float64"),
+        ([0.5], "policy 'fixed': actions"),
+        ([1, 2], "policy 'fixed': actions"),
+        ([99], "policy 'fixed': action 99 is not an action"),
+        (None, "policy 'fixed': actions None"),
+    ],
+)
+def test_a_policy_that_answers_with_something_else_is_named(answer: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        play_game([Fixed(answer), "greedy"])
+
+
+@pytest.mark.parametrize("policies", [None, 3, "ab", "greedy"])
+def test_the_policies_of_a_game_are_a_list(policies: Any) -> None:
+    with pytest.raises(ValueError, match=r"policies .* are not possible; allowed: a list"):
+        play_game(policies)
+
+
+def test_names_of_a_recording_can_be_read_back() -> None:
+    for name in ("", " ", "a\nb", None):
+        with pytest.raises(ValueError, match=r"policies: .*; allowed: names, each a line of text"):
+            Recording(Game(seed=0), ["a", name])  # type: ignore[list-item]
+
+
 def test_a_turn_that_is_not_finished_is_left_out() -> None:
     game = Game.from_position(hands=["5o Ro Rc", "1o 2o 3o"], table="5c 5e Re 2c", dealer=1, turn=0)
     game.reset(0)
@@ -242,6 +281,9 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "episode": (lambda c: c.update(episode="day"), "episode: Input should be"),
     "seed": (lambda c: c.update(seed=-1), "seed: Input should be greater"),
     "policies": (lambda c: c.update(policies=["greedy"]), "policies: 1; allowed: 2"),
+    "empty policy": (lambda c: c.update(policies=["", "x"]), "policies: ''; allowed: names"),
+    "blank policy": (lambda c: c.update(policies=["x", "\n"]), r"policies: '\\n'; allowed: names"),
+    "two lines": (lambda c: c.update(policies=["x", "y\nz"]), r"policies: 'y\\nz'; allowed"),
     "scores": (lambda c: c.update(scores=[0]), "round 1: scores="),
     "dealer": (lambda c: first_round(c).update(dealer=2), "round 1: dealer 2 is not possible"),
     "short deck": (lambda c: first_round(c).update(deck="7o"), "round 1: deck has 1 cards"),
@@ -290,6 +332,25 @@ def test_files_that_are_no_replays_are_refused(tmp_path: Path, content: bytes) -
     path.write_bytes(content)
     with pytest.raises(ReplayError, match=r"replay .*game.json"):
         Replay.load(path)
+
+
+@pytest.mark.parametrize("path", [None, 5, "", "a\0b"])
+def test_what_is_no_path_is_refused(path: Any) -> None:
+    with pytest.raises(ReplayError, match=r"replay .* is not possible; allowed: a path"):
+        Replay.load(path)
+    with pytest.raises(ValueError, match=r"file .* is not possible; allowed: a path"):
+        play_game(["greedy", "random"]).save(path)
+
+
+def test_a_rule_that_a_file_leaves_out_is_that_of_classic() -> None:
+    content = play_game(["greedy", "random"], seed=3).as_dict()
+    del content["rules"]["napola"]
+    assert Replay.from_dict(content).rules == make_rules()
+    # Unless the game has been another one.
+    content = play_game(["greedy", "random"], "comodines", seed=3).as_dict()
+    del content["rules"]["jokers"]
+    with pytest.raises(ReplayError, match="round 1: deck"):
+        Replay.from_dict(content)
 
 
 def test_files_that_cannot_be_read_or_written_are_named(tmp_path: Path) -> None:
