@@ -335,6 +335,38 @@ def test_a_policy_object_plays_out_as_its_kernel_does() -> None:
     assert (inside.act(views) == outside.act(views)).all()
 
 
+@pytest.mark.parametrize("at_once", [1, 10, 50, 300])
+def test_worlds_are_played_out_in_slices_with_the_same_sums(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    views = batch_after(5, games=6).views()
+    policy = SearchPolicy(worlds=23, rollout=GreedyPolicy())
+    whole = policy.action_values(views)
+    monkeypatch.setattr("escoba_env.policies.search.GAMES_AT_ONCE", at_once)
+    sizes = []
+    play_out = SearchPolicy._play_out
+
+    def watched(self: Any, player: Any, views: Views, first: int, worlds: int, *rest: Any) -> None:
+        sizes.append((len(views), worlds, int(rest[0].sum()) * worlds))
+        play_out(self, player, views, first, worlds, *rest)
+
+    monkeypatch.setattr(SearchPolicy, "_play_out", watched)
+    # To the last bit: estimates are no whole numbers, and worlds are added one after the other.
+    assert np.array_equal(policy.action_values(views), whole, equal_nan=True)
+    assert all(size <= at_once or (number, worlds) == (1, 1) for number, worlds, size in sizes)
+
+
+def test_a_play_out_by_a_policy_that_plays_illegally_is_refused() -> None:
+    class Illegal(GreedyPolicy):
+        name = "illegal"
+
+        def act(self, views: Views) -> NDArray[np.int64]:
+            return np.full(len(views), 42)
+
+    with pytest.raises(ValueError, match="policy 'illegal': action 42"):
+        SearchPolicy(worlds=2, rollout=Illegal()).act(batch_after(5, games=2).views())
+
+
 # -- asking ---------------------------------------------------------------------------------
 
 
@@ -344,6 +376,11 @@ def test_a_policy_object_plays_out_as_its_kernel_does() -> None:
         ("search:world=3", "policy option 'world' is unknown; allowed for 'search': worlds, roll"),
         ("search:worlds=0", "option worlds 0 is not possible; allowed: a whole number, 1 to"),
         ("search:worlds=1.5", "option worlds 1.5 is not possible"),
+        ("search:worlds=null", "option worlds 'null' is not possible"),
+        ("search:worlds=[3]", r"option worlds '\[3\]' is not possible"),
+        ("search:time=null", "option time 'null' is not possible"),
+        ("ismcts:policy=null", r"option policy 'null' is not possible \(policy 'null' is unknown"),
+        ("ismcts:rollout=null", "option rollout 'null' is not possible; allowed: counting"),
         ("search:worlds=3,time=1", "worlds=3 and time=1; allowed: one of them"),
         ("search:time=0", "option time 0 is not possible; allowed: seconds"),
         ("search:time=true", "option time True is not possible"),

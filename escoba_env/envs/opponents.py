@@ -51,7 +51,7 @@ def load_opponents(opponents: Opponent | Sequence[Opponent], players: int) -> tu
         if getattr(policy, "cheats", False):
             raise ValueError(
                 f"opponent {policy.name!r} sees hidden cards; allowed: policies that play by what "
-                f"they know (those that cheat are for evaluate)"
+                f"they know (those that cheat are to measure others by, with evaluate and its like)"
             )
     return policies
 

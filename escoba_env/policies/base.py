@@ -18,7 +18,12 @@ class Policy(Protocol):
     randomness from ``views.keys``, so that a game's course does not depend on what else is played.
 
     A policy with an attribute ``cheats`` that is true is given whole games in the place of views,
-    by ``evaluate`` and ``play_out`` alone: a ceiling to measure by.
+    where policies are measured (``evaluate``, ``tournament``, ``cross_play``, ``ladder``) or played
+    out (``play_out``), and nowhere else: a ceiling to measure by.
+
+    A policy that takes long may say, as an attribute ``deals_at_once``, how many deals a process
+    should play of it before it hands in what came out: a second's worth, or as many as it needs
+    side by side to be fast. Without, it is up to a hundred.
 
     Attributes:
         name: Name for tables, such as ``"greedy"``.

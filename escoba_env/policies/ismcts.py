@@ -31,6 +31,10 @@ from escoba_env.threads import spread
 PRIOR = 24.0
 """As many visits what ``counting`` says of a move counts for."""
 MOST_ITERATIONS = 2**20
+ITERATIONS_OF_A_UNIT = 2048
+"""Iterations, times deals, that take a second or so."""
+TREES_OF_A_UNIT = 20
+"""Deals that a learned policy plays: it is asked for all trees at once, and slow with few."""
 ROWS_AT_ONCE = 2**20
 """Rows of trees that are kept side by side while a learned policy is asked."""
 
@@ -72,6 +76,9 @@ class ISMCTSPolicy:
 
     Raises:
         ValueError: If an option is not possible, by name.
+
+    Attributes:
+        deals_at_once: See ``Policy``.
     """
 
     name = "ismcts"
@@ -107,6 +114,9 @@ class ISMCTSPolicy:
                     f"of a learned policy"
                 )
             self._player = player
+        self.deals_at_once = max(1, ITERATIONS_OF_A_UNIT // self.iterations) * self.threads
+        if self._player is not None:
+            self.deals_at_once = TREES_OF_A_UNIT
         self._expects = rollout is None and getattr(self._player, "expects_margins", False)
 
     def act(self, views: Views) -> NDArray[np.int64]:
@@ -179,8 +189,9 @@ def _seen(views: Views, states: Records, games: NDArray[np.int64]) -> Views:
 class CheatingISMCTSPolicy(ISMCTSPolicy):
     """Cheats: tree search in the deal as it is, all hidden cards known.
 
-    A ceiling to measure others by, never an opponent: only ``evaluate`` and ``play_out`` give it
-    the games that it needs. Options as for ``ismcts``.
+    A ceiling to measure others by, never an opponent to learn from: it is given the games that it
+    needs where policies are measured or played out, not by an environment. Options as for
+    ``ismcts``.
     """
 
     name = "cheat:ismcts"

@@ -185,7 +185,7 @@ def _policy_of(value: Any) -> Policy:
         ValueError: If that is not possible.
     """
     if not inspect.isclass(value):
-        if isinstance(value, Policy):
+        if isinstance(value, Policy) and isinstance(getattr(value, "name", None), str):
             return value
         # A model of Stable-Baselines3, without importing that.
         if all(hasattr(value, part) for part in ("predict", "policy", "observation_space")):
@@ -263,6 +263,7 @@ def _spec(module: str) -> Any:
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=str)
-    except ValueError:
+        value = json.loads(text, parse_constant=str)
+    except (ValueError, RecursionError):
         return text
+    return value if isinstance(value, int | float) else text

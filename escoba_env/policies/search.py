@@ -18,6 +18,7 @@ from escoba_env.engine import batch as game_kernels
 from escoba_env.engine import search as kernels
 from escoba_env.engine.counting import MOST_MOVES
 from escoba_env.engine.record import NOBODY, STATE
+from escoba_env.policies.asking import ask
 from escoba_env.policies.base import Policy
 from escoba_env.threads import MAX_THREADS, spread
 
@@ -34,6 +35,8 @@ WORLDS_AT_ONCE = 8
 """Worlds between two looks at the clock."""
 GAMES_AT_ONCE = 16_384
 """Play-outs by a learned policy that are played side by side."""
+WORLDS_OF_A_UNIT = 1024
+"""Worlds, times deals, that take a second or so."""
 
 
 def check_knowledge(views: Views, name: str, cheats: bool) -> None:
@@ -46,7 +49,8 @@ def check_knowledge(views: Views, name: str, cheats: bool) -> None:
     if len(views) and whole_games != cheats:
         given = "whole games" if whole_games else "views"
         allowed = (
-            "whole games, which only evaluate and play_out give it (an environment does not)"
+            "whole games, where policies are measured (evaluate, tournament, crossplay, ladder) or "
+            "played out (play_out)"
             if cheats
             else "views of the seat to move"
         )
@@ -86,6 +90,9 @@ class SearchPolicy:
 
     Raises:
         ValueError: If an option is not possible, by name.
+
+    Attributes:
+        deals_at_once: See ``Policy``.
     """
 
     name = "search"
@@ -110,6 +117,9 @@ class SearchPolicy:
         self.threads = check_threads(threads)
         self.time = None if time is None else _seconds(time)
         self._rollout, self._player = _player(rollout)
+        worlds_of_a_unit = WORLDS_OF_A_UNIT if self._player is None else WORLDS_OF_A_UNIT // 8
+        each = self.worlds if self.time is None else WORLDS_OF_A_UNIT
+        self.deals_at_once = max(1, worlds_of_a_unit // each) * self.threads
 
     def act(self, views: Views) -> NDArray[np.int64]:
         """Chooses an action for each view; see ``Policy.act``."""
@@ -183,15 +193,24 @@ class SearchPolicy:
                 *(self.deals, self.solver_turns, numbers, sums),
             )
             return
+        totals = np.zeros_like(sums)
         ends = np.cumsum(numbers * worlds)
         begin = 0
         while begin < len(views):
-            # At least one decision at a time.
+            # At least one decision at a time, and of that as many worlds as there is room for.
             done = ends[begin - 1] if begin else 0
             end = max(begin + 1, int(np.searchsorted(ends, done + GAMES_AT_ONCE, "right")))
             part = slice(begin, end)
-            self._play_out(self._player, views[part], first, worlds, numbers[part], sums[part])
+            at_once = worlds
+            if ends[end - 1] - done > GAMES_AT_ONCE:
+                at_once = max(1, GAMES_AT_ONCE // int(numbers[begin]))
+            for world in range(first, first + worlds, at_once):
+                number = min(at_once, first + worlds - world)
+                self._play_out(
+                    *(self._player, views[part], world, number, numbers[part], totals[part])
+                )
             begin = end
+        sums += totals
 
     def _play_out(
         self,
@@ -200,9 +219,12 @@ class SearchPolicy:
         first: int,
         worlds: int,
         numbers: NDArray[np.int64],
-        sums: NDArray[np.float64],
+        totals: NDArray[np.float64],
     ) -> None:
-        """Adds the margins of every move, played out by a policy that is no kernel."""
+        """Adds the margins of every move, played out by a policy that is no kernel.
+
+        World is added to world, so that totals do not depend on how worlds are split into calls.
+        """
         size = int(numbers.sum()) * worlds
         states: Records = np.empty(size, STATE)
         seats, stops = np.empty((2, size), np.int64)
@@ -224,20 +246,23 @@ class SearchPolicy:
                 turns = states["turn"][live].astype(np.int64)
                 game_kernels.view_games(views.spec, states, live, turns, records, keys)
                 asked = Views(views.rules, views.episode, views.spec, records, keys)
-                kernels.play_picks(views.spec, states, live, player.act(asked))
+                kernels.play_picks(views.spec, states, live, ask(player, asked))
         at = 0
         for i in np.flatnonzero(numbers):
             end = at + int(numbers[i]) * worlds
-            sums[i, : numbers[i]] += margins[at:end].reshape(worlds, -1).sum(0)
+            total = totals[i, : numbers[i]]
+            for row in margins[at:end].reshape(worlds, -1):
+                total += row
             at = end
 
 
 class CheatingSearchPolicy(SearchPolicy):
     """Cheats: plays every move out in the deal as it is, all hidden cards known.
 
-    A ceiling to measure others by, never an opponent: only ``evaluate`` and ``play_out`` give it
-    the games that it needs. With ``solver_turns=42`` and two sides it plays as the exact solver
-    does: perfectly against perfect play, which is not the most that can be won from others.
+    A ceiling to measure others by, never an opponent to learn from: it is given the games that it
+    needs where policies are measured or played out, not by an environment. With
+    ``solver_turns=42`` and two sides it plays as the exact solver does: perfectly against perfect
+    play, which is not the most that can be won from others.
 
     Args:
         rollout: As for ``search``; every seat of a play-out still knows only what it would.
