@@ -114,6 +114,47 @@ def test_results_are_kept_and_written_as_json(tmp_path: Path) -> None:
     assert values["optimal_share"] == first.optimal_share
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda r: r.clear(),
+        lambda r: r.update(regret=[1]),
+        lambda r: r.update(regret=[1, -1]),
+        lambda r: r.update(regret=[1, 0.5]),
+        lambda r: r.update(regret=[10**9, 0]),
+        lambda r: r.update(decisions=0),
+        lambda r: r.update(decisions=-1),
+        lambda r: r.update(decisions=10**9),
+        lambda r: r.update(unsolved=None),
+        lambda r: r.update(endgame=[1, 2, 0]),
+        lambda r: r.update(endgame=[2, 2, 5]),
+        lambda r: r.update(endgame=[10**6, 2, 5]),
+        lambda r: r.update(endgame=[1, 1]),
+    ],
+)
+def test_a_result_that_cannot_be_is_refused_by_its_line(tmp_path: Path, change: Any) -> None:
+    decision_quality("random", deals=4, folder=tmp_path)
+    path = tmp_path / "results.jsonl"
+    header, first, second = path.read_text().splitlines()
+    entry = json.loads(second)
+    change(entry["result"])
+    path.write_text("\n".join([header, first, json.dumps(entry)]) + "\n")
+    with pytest.raises(ValueError, match=r"results\.jsonl, line 3, is damaged"):
+        decision_quality("random", deals=4, folder=tmp_path)
+
+
+def test_a_policy_that_plays_illegally_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for answer, message in (
+        ([99], r"policy 'perfect': action 99 is not an action"),
+        ([float("nan")], r"policy 'perfect': actions \[nan.* allowed: integers"),
+    ):
+        monkeypatch.setattr(
+            PerfectPolicy, "act", lambda self, views, answer=answer: answer * len(views)
+        )
+        with pytest.raises(ValueError, match=message):
+            decision_quality("perfect", deals=2)
+
+
 def test_forced_decisions_are_none() -> None:
     # Hands of one card, and one way to make fifteen.
     fields = {"ranks": (1, 2, 7, 8), "suits": ("oros",), "hand_size": 1, "table_size": 2}
@@ -128,6 +169,7 @@ def test_forced_decisions_are_none() -> None:
         ({"deals": 1}, "deals 1 is not possible"),
         ({"against": "nobody"}, "policy 'nobody' is unknown"),
         ({"workers": 0}, "workers 0 is not possible"),
+        ({"folder": 5, "deals": 2}, "folder 5 is not possible; allowed: a path"),
     ],
 )
 def test_impossible_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:

@@ -140,6 +140,9 @@ def test_json_csv_and_plot_say_the_same(tmp_path: Path) -> None:
         ({"policies": []}, "number of policies 0 is not possible"),
         ({"policies": ["greedy", "greedy"]}, "policy 'greedy' is given twice"),
         ({"policies": ["greedy", "gredy"]}, "policy 'gredy' is unknown"),
+        ({"policies": None}, "policy None is not possible; allowed: a list of names or folders"),
+        ({"policies": "greedy"}, "policy 'greedy' is not possible; allowed: a list"),
+        ({"policies": 3}, "policy 3 is not possible; allowed: a list"),
         ({"deals": 1}, "deals 1 is not possible"),
         ({"episode": "day"}, "episode 'day' is unknown"),
         ({"seed": -1}, "seed -1 is not possible"),
@@ -149,6 +152,25 @@ def test_json_csv_and_plot_say_the_same(tmp_path: Path) -> None:
 def test_impossible_tournaments_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tournament(**{"policies": NAMES, "deals": 4, **arguments})
+
+
+def test_a_plot_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file" / "a.png", tmp_path / "file" / "b" / "a.png"):
+        with pytest.raises(ValueError, match=r"a\.png cannot be written"):
+            check_plot(path)
+    (tmp_path / "folder.png").mkdir()
+    with pytest.raises(ValueError, match="it is a folder"):
+        check_plot(tmp_path / "folder.png")
+    for bad in ("a\0b.png", None, ""):
+        with pytest.raises(ValueError, match=r"plot .* is not possible; allowed: a path"):
+            check_plot(bad)  # type: ignore[arg-type]
+    check_plot(tmp_path / "new" / "folder" / "a.PNG")
+    assert not (tmp_path / "new").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "folder.png"}
+    tournament(NAMES, deals=2).plot(tmp_path / "new" / "a.PNG")
+    assert (tmp_path / "new" / "a.PNG").read_bytes().startswith(b"\x89PNG")
 
 
 def test_missing_libraries_are_named_before_anything_is_played(
@@ -284,3 +306,31 @@ def test_unknown_ladders_and_policies_are_refused() -> None:
         ladder("greedy", "v0")
     with pytest.raises(ValueError, match="policy 'gredy' is unknown"):
         ladder("gredy", SMALL)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"name": ""}, "name '' of a ladder"),
+        ({"name": 5}, "name 5 of a ladder"),
+        ({"preset": "nope"}, "preset 'nope' is unknown; allowed: classic"),
+        ({"episode": "day"}, "episode 'day' is unknown"),
+        ({"seed": -1}, "seed -1 is not possible"),
+        ({"deals": 0}, "deals 0 is not possible"),
+        ({"deals": -3}, "deals -3 is not possible"),
+        ({"deals": 2.5}, "deals 2.5 is not possible"),
+        ({"deals": 1}, "deals 1 is not possible; allowed: a whole number, 2 to"),
+        ({"opponents": ()}, r"opponents \(\) are not possible; allowed: a tuple of at least one"),
+        ({"opponents": None}, "opponents None are not possible"),
+        ({"opponents": ("greedy",)}, "opponents .'greedy',. are not possible"),
+        ({"opponents": (("greedy", 0), ("random", 0))}, "weights of opponents sum to 0; allowed"),
+        ({"opponents": (("greedy", -1),)}, "weight -1 of opponent 'greedy'"),
+        ({"opponents": (("greedy", float("nan")),)}, "weight nan of opponent 'greedy'"),
+        ({"opponents": (("greedy", float("inf")),)}, "weights of opponents sum to inf"),
+        ({"opponents": (("greedy", "1"),)}, "weight '1' of opponent 'greedy'"),
+        ({"opponents": (("greedy", True),)}, "weight True of opponent 'greedy'"),
+    ],
+)
+def test_impossible_ladders_are_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(SMALL, **fields)

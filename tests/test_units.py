@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import errno
 import json
 import multiprocessing
 import os
@@ -24,13 +26,15 @@ from escoba_env.evaluation import (
     tournament,
     units,
 )
-from escoba_env.evaluation.pool import Store, run_units
+from escoba_env.evaluation.duplicate import duplicate_table
+from escoba_env.evaluation.pool import Store, StoreError, UnitOfWork, run_units
 from escoba_env.evaluation.units import identify
-from escoba_env.policies import RandomPolicy
+from escoba_env.policies import BUILTIN, GreedyPolicy, RandomPolicy, load_policy
 from escoba_env.policies.checkpoint import find_checkpoint
+from escoba_env.rules import PRESETS, make_rules
 
 
-class Count:
+class Count(UnitOfWork):
     """Work that takes no time: counts how often it is done, and may be interrupted."""
 
     done = 0
@@ -100,7 +104,7 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         RayWorkers()
 
 
-class Dying:
+class Dying(UnitOfWork):
     """Work whose process is killed."""
 
     def key(self, identify: Any) -> dict[str, Any]:
@@ -165,6 +169,9 @@ def test_half_a_line_of_a_killed_process_is_removed(tmp_path: Path) -> None:
         (b'{"format":"escoba-results","version":2}\n', "no file of results that this version"),
         (b'{"format":"escoba-results","version":1}\n{"key":{}\n', "line 2, is damaged"),
         (b'{"format":"escoba-results","version":1}\n[]\n', "line 2, is damaged"),
+        # No line of ours that was half written.
+        (b"one line, and it is mine", "no file of results"),
+        (b'{"format":"other"}\nhalf a li', "no file of results"),
     ],
 )
 def test_a_file_that_is_something_else_is_refused(
@@ -180,6 +187,131 @@ def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ValueError, match="results cannot be kept in"):
         Store(tmp_path / "file")
+
+
+def test_half_a_header_is_begun_again(tmp_path: Path) -> None:
+    squares(2, Store(tmp_path))
+    path = tmp_path / "results.jsonl"
+    content = path.read_bytes()
+    path.write_bytes(content[:9])
+    squares(2, Store(tmp_path))
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("folder", [5, "", "a\0b"])
+def test_a_folder_is_a_path(folder: Any) -> None:
+    with pytest.raises(ValueError, match=r"folder .* is not possible; allowed: a path"):
+        tournament(["greedy", "random"], deals=2, folder=folder)
+
+
+def test_several_stores_may_write_into_one_folder(tmp_path: Path) -> None:
+    # As processes do that start at the same time on a new folder.
+    stores = [Store(tmp_path) for _ in range(3)]
+    for number in range(6):
+        stores[number % 3].put(Count(number), identify, {"square": number})
+    content = (tmp_path / "results.jsonl").read_bytes()
+    assert content.count(b"escoba-results") == 1
+    assert len(Store(tmp_path)._known) == 6
+    # One of them is killed while it writes, another goes on.
+    (tmp_path / "results.jsonl").write_bytes(content[:-5])
+    stores[0].put(Count(6), identify, {"square": 36})
+    assert len(Store(tmp_path)._known) == 6
+    # Or the file is taken away.
+    (tmp_path / "results.jsonl").unlink()
+    stores[0].put(Count(7), identify, {"square": 49})
+    assert len(Store(tmp_path)._known) == 1
+
+
+BEGIN = (
+    "import sys; from escoba_env.evaluation.pool import Store; sys.stdin.readline(); "
+    "Store(sys.argv[1])"
+)
+
+
+def test_processes_that_start_together_write_one_header(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", BEGIN, str(tmp_path / "new")]
+    running = [
+        subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    for process in running:
+        process.communicate()
+        assert process.returncode == 0
+    assert (tmp_path / "new" / "results.jsonl").read_bytes().count(b"\n") == 1
+
+
+def edited(folder: Path, change: Any) -> None:
+    """Changes the result in the second line of a file of results."""
+    path = folder / "results.jsonl"
+    header, second, *rest = path.read_text().splitlines()
+    entry = json.loads(second)
+    change(entry["result"])
+    path.write_text("\n".join([header, json.dumps(entry), *rest]) + "\n")
+
+
+@pytest.mark.parametrize("episode", ["round", "match"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda r: r.clear(),
+        lambda r: r.update(more=1),
+        lambda r: r.update(rounds=0),
+        lambda r: r.update(rounds=-3),
+        lambda r: r.update(rounds=4.0),
+        lambda r: r.update(rounds=True),
+        lambda r: r.update(rounds="4"),
+        lambda r: r.update(rounds=10**30),
+        lambda r: r.update(twelfths=None),
+        lambda r: r.update(twelfths=[]),
+        lambda r: r["twelfths"].pop(),
+        lambda r: r["twelfths"].append(0),
+        lambda r: r["twelfths"].__setitem__(0, -12),
+        lambda r: r["twelfths"].__setitem__(0, 12.0),
+        lambda r: r["twelfths"].__setitem__(0, None),
+        lambda r: r["twelfths"].__setitem__(0, 2**31),
+        lambda r: r["twelfths"].__setitem__(0, 10**7),
+        lambda r: r.update(escobas=[[0, 0]]),
+        lambda r: r.update(escobas=[[0, -1], [0, 0]]),
+        lambda r: r.update(escobas=[[0, 10**6], [0, 0]]),
+        lambda r: r.update(escobas=[[0, 0.5], [0, 0]]),
+        lambda r: r.update(escobas=5),
+    ],
+)
+def test_a_result_that_cannot_be_is_refused_by_its_line(
+    tmp_path: Path, change: Any, episode: str
+) -> None:
+    def play() -> Any:
+        return tournament(["greedy", "random"], deals=2, episode=episode, folder=tmp_path)
+
+    play()
+    play()
+    edited(tmp_path, change)
+    with pytest.raises(ValueError, match=r"results\.jsonl, line 2, is damaged"):
+        play()
+
+
+def test_a_match_that_nobody_has_won_is_refused(tmp_path: Path) -> None:
+    fields: dict[str, Any] = {"deals": 2, "episode": "match", "folder": tmp_path}
+    tournament(["greedy", "random"], **fields)
+    edited(tmp_path, lambda r: r.update(twelfths=[0] * len(r["twelfths"])))
+    with pytest.raises(ValueError, match=r"results\.jsonl, line 2, is damaged"):
+        tournament(["greedy", "random"], **fields)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("players", [2, 3, 4])
+@pytest.mark.parametrize("episode", ["round", "match"])
+def test_results_as_they_are_played_fit(preset: str, players: int, episode: str) -> None:
+    for fields in ({}, {"ties": "split"}, {"partnership": True})[: 3 if players == 4 else 2]:
+        rules = make_rules(preset, players=players, **fields)
+        table = duplicate_table("greedy", "random", rules, episode)
+        unit = units.Unit(table, 1, 5, 4, 100)
+        assert unit.fits(json.loads(json.dumps(unit.play(load_policy))))
 
 
 def test_a_checkpoint_is_known_by_what_is_in_it(tmp_path: Path) -> None:
@@ -299,6 +431,180 @@ def test_a_killed_tournament_resumes(tmp_path: Path) -> None:
         resumed = tournament(["random", "greedy"], deals=100 * kept + 50, folder=tmp_path)
     assert [(unit.first, unit.deals) for unit in played] == [(100 * kept, 50)]
     assert resumed == tournament(["random", "greedy"], deals=100 * kept + 50)
+
+
+# -- work that takes long -------------------------------------------------------------------
+
+
+class SlowPolicy(GreedyPolicy):
+    """Asks for few deals at a time."""
+
+    name = "slow"
+    deals_at_once = 3
+
+
+@pytest.fixture
+def _slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("escoba_env.policies.loading.BUILTIN", {**BUILTIN, "slow": SlowPolicy})
+
+
+@pytest.mark.usefixtures("_slow")
+def test_slow_policies_are_played_in_small_parts_with_the_same_result(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    result = evaluate(
+        "slow", "random", deals=110, on_progress=lambda deals, rounds: seen.append((deals, rounds))
+    )
+    # Blocks of 100 and 10.
+    assert [deals for deals, _ in seen] == [*range(3, 100, 3), 100, 103, 106, 109, 110]
+    assert dataclasses.replace(result, a="greedy") == evaluate("greedy", "random", deals=110)
+    kept = tournament(["slow", "random"], deals=110, folder=tmp_path)
+    assert len(Store(tmp_path)._known) == len(seen)
+    assert kept.pairings[0].margin == result.margin
+    assert evaluate(SlowPolicy(), "random", deals=110).margin == result.margin
+
+
+@pytest.mark.usefixtures("_slow")
+def test_what_was_kept_before_in_large_units_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(SlowPolicy, "deals_at_once", 10**6)
+        tournament(["slow", "random"], deals=200, folder=tmp_path)
+    assert len(Store(tmp_path)._known) == 2
+    with monkeypatch.context() as patch:
+        played = interrupted_after(patch, 1000)
+        tournament(["slow", "random"], deals=206, folder=tmp_path)
+    assert [(unit.first, unit.deals) for unit in played] == [(200, 3), (203, 3)]
+
+
+@pytest.mark.usefixtures("_slow")
+def test_ctrl_c_loses_a_part_alone() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        interrupted_after(patch, 36)
+        with pytest.raises(Interrupted) as stop:
+            evaluate("slow", "random", deals=1000)
+    assert stop.value.result == evaluate("slow", "random", deals=106)
+
+
+def test_searches_ask_for_few_deals_the_longer_they_take() -> None:
+    for slow, fast in (
+        ("search:worlds=1024", "search:worlds=16"),
+        ("search:time=1", "search:worlds=16"),
+        ("search:worlds=64,rollout=classic-2p", "search:worlds=64"),
+        ("ismcts:iterations=100000", "ismcts"),
+    ):
+        few, many = (load_policy(name).deals_at_once for name in (slow, fast))  # type: ignore[attr-defined]
+        assert 1 <= few < many <= 100
+
+
+@pytest.mark.parametrize("said", [0, 1.5, None, "3"])
+def test_an_impossible_number_of_deals_at_once_is_refused(
+    said: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RandomPolicy, "deals_at_once", said, raising=False)
+    with pytest.raises(ValueError, match="deals_at_once of policy 'random'"):
+        evaluate("random", "greedy", deals=2)
+
+
+# -- what cannot be written -----------------------------------------------------------------
+
+
+def full_after(patch: pytest.MonkeyPatch, number: int) -> None:
+    """Makes a disk full after a number of results."""
+    write = pool._write
+    written = []
+
+    def fails(file: Any, entry: Any) -> None:
+        if len(written) == number:
+            file.write(b'{"half a l')
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(entry)
+        write(file, entry)
+
+    patch.setattr(pool, "_write", fails)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_full_disk_leaves_the_result_so_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    names = ["random", "greedy"]
+    monkeypatch.setattr(pool, "START_AFTER", 0.0)
+    with monkeypatch.context() as patch:
+        # The header too is written.
+        full_after(patch, 4)
+        with pytest.raises(StoreError, match=r"results\.jsonl cannot be written: No space") as stop:
+            tournament(names, deals=1000, folder=tmp_path, workers=workers)
+    assert stop.value.result.deals == 300
+    assert not stop.value.result.complete
+    assert stop.value.result.standings == tournament(names, deals=300).standings
+    assert tournament(names, deals=600, folder=tmp_path) == tournament(names, deals=600)
+    with monkeypatch.context() as patch:
+        full_after(patch, 1)
+        with pytest.raises(StoreError) as stop:
+            tournament(names, deals=1000, folder=tmp_path / "new")
+    assert stop.value.result is None
+
+
+# -- the end of the process that has others work --------------------------------------------
+
+
+class Sleeping(UnitOfWork):
+    """Says which process it is in, and works for ever if that is another one."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def key(self, identify: Any) -> dict[str, Any]:
+        return {}
+
+    def play(self, load: Any) -> dict[str, Any]:
+        if multiprocessing.parent_process() is not None:
+            (Path(self.folder) / str(os.getpid())).touch()
+            time.sleep(600)
+        return {}
+
+
+WORK_FOR_EVER = """
+import sys
+from escoba_env.evaluation import pool
+from test_units import Sleeping, identify
+pool.START_AFTER = 0.0
+if __name__ == "__main__":
+    list(pool.run_units([Sleeping(sys.argv[1])] * 9, workers=2, identify=identify))
+"""
+
+
+def is_running(process: int) -> bool:
+    # One that has ended may wait for somebody to ask for its exit code.
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs the files of Linux")
+def test_processes_end_with_the_one_that_has_started_them(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(WORK_FOR_EVER)
+    folder = tmp_path / "running"
+    folder.mkdir()
+    paths = [str(Path(__file__).parent), *sys.path]
+    main = subprocess.Popen(
+        [sys.executable, str(script), str(folder)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    deadline = time.monotonic() + 120
+    while len(list(folder.iterdir())) < 2:
+        assert main.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    main.kill()
+    main.wait()
+    others = [int(path.name) for path in folder.iterdir()]
+    while any(map(is_running, others)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_an_illegal_action_is_still_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from safetensors.numpy import save as save_tensors
 from escoba_env.batch import Batch, Records, Views
 from escoba_env.cards import NUM_ACTIONS
 from escoba_env.engine.record import STATE, lower, pick_records
-from escoba_env.evaluation.pool import Load
+from escoba_env.evaluation.pool import Load, UnitOfWork
 from escoba_env.files import write_whole
 from escoba_env.policies import Policy
 from escoba_env.rules import Rules, make_rules
@@ -81,7 +81,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class LabelUnit:
+class LabelUnit(UnitOfWork):
     """The work of making one shard.
 
     Attributes:

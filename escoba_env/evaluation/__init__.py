@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from escoba_env.evaluation.duplicate import (
     Evaluation,
-    Interrupted,
     Pairing,
     evaluate,
     mean_interval,
@@ -12,7 +11,7 @@ from escoba_env.evaluation.duplicate import (
 )
 from escoba_env.evaluation.ladders import LADDERS, Ladder, LadderScore, ladder
 from escoba_env.evaluation.playout import PlayOut, play_out
-from escoba_env.evaluation.pool import WorkerError, cores
+from escoba_env.evaluation.pool import StoreError, WorkerError, cores
 from escoba_env.evaluation.quality import Quality, decision_quality
 from escoba_env.evaluation.ray_workers import RayWorkers
 from escoba_env.evaluation.tournaments import (
@@ -23,6 +22,7 @@ from escoba_env.evaluation.tournaments import (
     cross_play,
     tournament,
 )
+from escoba_env.evaluation.units import Interrupted
 
 __all__ = [
     "LADDERS",
@@ -37,6 +37,7 @@ __all__ = [
     "Quality",
     "RayWorkers",
     "Standing",
+    "StoreError",
     "Tournament",
     "WorkerError",
     "cores",

@@ -28,6 +28,7 @@ from escoba_env.evaluation.units import (
     Played,
     Table,
     play_tables,
+    stop_with,
 )
 from escoba_env.policies import PolicyLike, load_policy, name_of
 from escoba_env.rules import Rules, make_rules
@@ -132,18 +133,6 @@ class Evaluation:
         return values
 
 
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, with what was done before it.
-
-    Attributes:
-        result: The result over the deals that were finished.
-    """
-
-    def __init__(self, result: Any) -> None:
-        super().__init__()
-        self.result = result
-
-
 def evaluate(
     a: PolicyLike,
     b: PolicyLike,
@@ -176,12 +165,13 @@ def evaluate(
             asked after every ``chunk`` deals, and never before 200. Stopping by the width, not by
             the margin, leaves the interval what it is.
         seed: Seed of the deals.
-        chunk: Deals played side by side. It bounds the memory used, and changes no result but that
-            of networks, which may round otherwise.
+        chunk: Most deals played side by side; policies that take long may ask for fewer. It bounds
+            the memory used, and changes no result but that of networks, which may round otherwise.
         workers: Processes that play, or ``RayWorkers``. Results do not depend on it. With others
             than 1, A and B are names or folders, and a script that calls this is guarded by
             ``if __name__ == "__main__"``.
-        on_progress: Called after each chunk with the deals and the rounds finished so far.
+        on_progress: Called after each chunk, or part of one, with the deals and the rounds finished
+            so far.
         **fields: Fields of ``Rules`` that replace those of ``rules``.
 
     Raises:
@@ -225,7 +215,7 @@ def evaluate(
         deviation = math.sqrt((squares * number - total * total) / (number * (number - 1)))
         return NORMAL_95 * deviation / math.sqrt(number) <= precision * block[0].unit
 
-    (played,), stopped = play_tables(
+    (played,), stop = play_tables(
         [table],
         deals=deals,
         seed=seed,
@@ -234,11 +224,11 @@ def evaluate(
         on_progress=on_progress,
         enough=enough,
     )
-    if stopped and played.deals < 2:
-        raise KeyboardInterrupt
+    if stop is not None and played.deals < 2:
+        raise stop
     result = _evaluation(played, seed, precision, time.perf_counter() - begin)
-    if stopped:
-        raise Interrupted(result)
+    if stop is not None:
+        stop_with(stop, result)
     return result
 
 

@@ -7,6 +7,7 @@ choice of deals, opponents or rules is another ladder, under the next name.
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,17 +17,19 @@ from typing import Any
 
 import numpy as np
 
-from escoba_env.checks import one_of
+from escoba_env.batch import check_seed
+from escoba_env.checks import one_of, whole
+from escoba_env.engine.record import lower
 from escoba_env.evaluation.duplicate import (
-    Interrupted,
+    MAX_DEALS,
     Pairing,
     duplicate_table,
     mean_interval,
     pairing_of,
 )
 from escoba_env.evaluation.pool import AnyWorkers, Store, check_workers
-from escoba_env.evaluation.units import check_names, play_tables
-from escoba_env.rules import make_rules
+from escoba_env.evaluation.units import check_names, play_tables, stop_with
+from escoba_env.rules import PRESETS, make_rules
 from escoba_env.version import package_version
 
 
@@ -40,7 +43,11 @@ class Ladder:
         episode: ``"round"`` or ``"match"``: what a game is.
         seed: Seed of its deals.
         deals: Deals against each opponent.
-        opponents: Each opponent and its weight in the score.
+        opponents: Each opponent and its weight in the score, a number from 0; not all are 0.
+
+    Raises:
+        ValueError: If one of them is not possible, by name. Whether there is such an opponent is
+            asked when the ladder is played.
     """
 
     name: str
@@ -49,6 +56,39 @@ class Ladder:
     seed: int
     deals: int
     opponents: tuple[tuple[str, int], ...]
+
+    def __post_init__(self) -> None:
+        """Checks every field."""
+        name: object = self.name
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(f"name {name!r} of a ladder is not possible; allowed: text")
+        one_of("preset", self.preset, PRESETS)
+        lower(make_rules(self.preset), self.episode)
+        check_seed(self.seed)
+        whole("deals", self.deals, 2, MAX_DEALS)
+        given: object = self.opponents
+        pairs = isinstance(given, tuple) and all(
+            isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)
+            for pair in given
+        )
+        if not pairs or not given:
+            raise ValueError(
+                f"opponents {given!r} are not possible; allowed: a tuple of at least one "
+                f"(policy, weight)"
+            )
+        weight: Any
+        for opponent, weight in self.opponents:
+            number = isinstance(weight, int | float) and not isinstance(weight, bool)
+            if not number or not weight >= 0:
+                raise ValueError(
+                    f"weight {weight!r} of opponent {opponent!r} is not possible; allowed: a "
+                    f"number from 0"
+                )
+        total = sum(weight for _, weight in self.opponents)
+        if not 0 < total < math.inf:
+            raise ValueError(
+                f"weights of opponents sum to {total!r}; allowed: a sum above 0 that is a number"
+            )
 
 
 # Never train, tune or choose a policy on the deals of a ladder's seed: its score would say how well
@@ -125,6 +165,7 @@ def ladder(
     Raises:
         ValueError: If an argument is not possible, by name.
         Interrupted: On Ctrl-C, with the result over the deals that were finished.
+        StoreError: If results can no longer be kept, with the result as for ``Interrupted``.
     """
     if not isinstance(ladder, Ladder):
         ladder = LADDERS[one_of("ladder", ladder, LADDERS)]
@@ -132,7 +173,7 @@ def ladder(
     opponents = check_names("opponent", [opponent for opponent, _ in ladder.opponents])
     rules = make_rules(ladder.preset)
     begin = time.perf_counter()
-    played, stopped = play_tables(
+    played, stop = play_tables(
         [duplicate_table(name, opponent, rules, ladder.episode) for opponent in opponents],
         deals=ladder.deals,
         seed=ladder.seed,
@@ -140,8 +181,8 @@ def ladder(
         store=None if folder is None else Store(folder),
         on_progress=on_progress,
     )
-    if stopped and played[0].deals < 2:
-        raise KeyboardInterrupt
+    if stop is not None and played[0].deals < 2:
+        raise stop
     weights = [weight for _, weight in ladder.opponents]
     margins = [one.margins() / one.unit for one in played]
     samples = np.average(margins, axis=0, weights=weights)
@@ -150,13 +191,13 @@ def ladder(
         policy=name,
         ladder=ladder,
         deals=played[0].deals,
-        complete=not stopped,
+        complete=stop is None,
         score=score,
         half_width=half_width,
         rungs=tuple(pairing_of(one) for one in played),
         seconds=time.perf_counter() - begin,
         version=package_version(),
     )
-    if stopped:
-        raise Interrupted(result)
+    if stop is not None:
+        stop_with(stop, result)
     return result

@@ -6,22 +6,24 @@ It knows nothing of the game. A unit says what it depends on (``key``) and how i
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, BinaryIO, Protocol, TypeAlias, cast
 
-from escoba_env.checks import whole
+from escoba_env.checks import path_of, whole
 from escoba_env.policies import Policy, load_policy
 from escoba_env.version import package_version
 
@@ -34,7 +36,8 @@ START_AFTER = 5.0
 """Seconds of work after which other processes are started: about what they take to get ready."""
 
 _FORMAT = {"format": "escoba-results", "version": 1}
-
+_FAR = 2**31 - 2
+"""A place that no file of results comes to."""
 
 KILLED = (
     "a process that played has been killed, perhaps for want of memory; results that were kept are "
@@ -46,16 +49,37 @@ class WorkerError(RuntimeError):
     """A process that plays has ended before its work was done."""
 
 
+class StoreError(RuntimeError):
+    """Results can no longer be kept, such as on a full disk; those before are.
+
+    Attributes:
+        result: The result over the deals that were finished; ``None`` if these were too few.
+    """
+
+    result: Any = None
+
+
 class UnitOfWork(Protocol):
-    """Work whose result depends on what it says alone."""
+    """Work whose result depends on what it says alone.
+
+    Work that inherits from this is not split, and any result of it that was kept is believed.
+    """
 
     def key(self, identify: Callable[[Any], str]) -> dict[str, Any]:
         """Returns everything that the result depends on, for JSON."""
         ...
 
+    def parts(self) -> Sequence[UnitOfWork]:
+        """Splits work that takes long into what is to be shared out and kept by itself."""
+        return [self]
+
     def play(self, load: Load) -> Result:
         """Does the work; the result is plain values for JSON."""
         ...
+
+    def fits(self, result: Any) -> bool:  # noqa: ARG002  (those that inherit may look at it)
+        """Whether something that was read from a file can be the result."""
+        return True
 
 
 def cores() -> int:
@@ -118,57 +142,128 @@ class Store:
 
     A process that is killed while it writes leaves half a line, which the next one removes. What
     is looked up is what a unit depends on, the version of the package among it, so one folder can
-    serve several tournaments, and one that has grown.
+    serve several tournaments, and one that has grown. Several processes may use one folder at a
+    time: they write one after the other, and each finds what was there when it began.
 
     Args:
         folder: Where ``results.jsonl`` is, or will be.
 
     Raises:
-        ValueError: If the folder cannot be used, or the file in it is damaged or something else.
+        ValueError: If the folder cannot be used, or the file in it is damaged or something else,
+            which is left as it is.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.path = Path(folder) / "results.jsonl"
-        self._known: dict[str, Result] = {}
-        self._identities: dict[str, str] = {}
+        self.path = path_of("folder", folder) / "results.jsonl"
+        self._known: dict[str, tuple[Any, int]] = {}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            content = self.path.read_bytes() if self.path.exists() else b""
-            whole_lines = content[: content.rfind(b"\n") + 1]
-            if len(whole_lines) < len(content):
-                with self.path.open("r+b") as file:
-                    file.truncate(len(whole_lines))
+            with self.path.open("a+b") as file, _locked(file):
+                lines = self._whole_lines(file)
         except OSError as error:
             raise ValueError(f"results cannot be kept in {str(folder)!r}: {error}") from None
-        lines = whole_lines.splitlines()
-        if not lines:
-            self._append(_FORMAT)
-        elif _read_line(lines[0]) != _FORMAT:
-            raise ValueError(f"{self.path} is no file of results that this version reads")
         for number, line in enumerate(lines[1:], 2):
             entry = _read_line(line)
             if not isinstance(entry, dict) or set(entry) != {"key", "result"}:
-                raise ValueError(
-                    f"{self.path}, line {number}, is damaged: remove the line, or use another "
-                    f"folder"
-                )
-            self._known[_text(entry["key"])] = entry["result"]
+                raise self._damaged(number)
+            self._known[_text(entry["key"])] = entry["result"], number
 
-    def get(self, key: dict[str, Any]) -> Result | None:
-        """Returns the result of a key, if there is one."""
-        return self._known.get(_text(_versioned(key)))
+    def get(self, unit: UnitOfWork, identify: Callable[[Any], str]) -> Result | None:
+        """Returns the result of a unit, if it was there when the store was opened.
 
-    def put(self, key: dict[str, Any], result: Result) -> None:
-        """Keeps a result."""
-        key = _versioned(key)
-        self._known[_text(key)] = result
-        self._append({"key": key, "result": result})
+        Raises:
+            ValueError: If what is there cannot be its result.
+        """
+        found = self._known.get(_text(_versioned(unit.key(identify))))
+        if found is None:
+            return None
+        result, number = found
+        if not unit.fits(result):
+            raise self._damaged(number)
+        kept: Result = result
+        return kept
 
-    def _append(self, entry: dict[str, Any]) -> None:
-        with self.path.open("ab") as file:
-            file.write(_text(entry).encode() + b"\n")
+    def put(self, unit: UnitOfWork, identify: Callable[[Any], str], result: Result) -> None:
+        """Keeps a result.
+
+        Raises:
+            StoreError: If it cannot be written.
+        """
+        entry = {"key": _versioned(unit.key(identify)), "result": result}
+        try:
+            with self.path.open("a+b") as file, _locked(file):
+                end = file.seek(0, os.SEEK_END)
+                file.seek(max(0, end - 1))
+                # Another process that has been killed, or a file that has been taken away.
+                if file.read(1) != b"\n":
+                    self._whole_lines(file)
+                _write(file, entry)
+        except OSError as error:
+            raise StoreError(
+                f"{self.path} cannot be written: {error.strerror or error}; what was kept before "
+                f"is there"
+            ) from None
+
+    def _whole_lines(self, file: BinaryIO) -> list[bytes]:
+        """Reads the lines of a file of results, and begins one that is empty.
+
+        Half a line at the end is removed, but only if the file is one of ours.
+        """
+        file.seek(0)
+        content = file.read()
+        first, newline, _ = content.partition(b"\n")
+        header = _line(_FORMAT)
+        if not (_read_line(first) == _FORMAT if newline else header.startswith(content)):
+            raise ValueError(f"{self.path} is no file of results that this version reads")
+        whole_lines = content[: content.rfind(b"\n") + 1]
+        if len(whole_lines) < len(content):
+            file.truncate(len(whole_lines))
+        if not whole_lines:
+            _write(file, _FORMAT)
+        return whole_lines.split(b"\n")[:-1]
+
+    def _damaged(self, number: int) -> ValueError:
+        return ValueError(
+            f"{self.path}, line {number}, is damaged: remove the line, or use another folder"
+        )
+
+
+@contextmanager
+def _locked(file: BinaryIO) -> Iterator[None]:
+    """Lets no other process write into a file of results meanwhile."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        # Here locked bytes cannot be read, so it is one that is not there.
+        file.seek(_FAR)
+        msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+        try:
+            yield
             file.flush()
-            os.fsync(file.fileno())
+        finally:
+            file.seek(_FAR)
+            msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)
+    else:
+        import fcntl
+
+        # The lock goes with the file when that is closed.
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            # Some network file systems have no locks; one process alone needs none.
+            if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+                raise
+        yield
+
+
+def _write(file: BinaryIO, entry: dict[str, Any]) -> None:
+    file.write(_line(entry))
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _line(entry: dict[str, Any]) -> bytes:
+    return _text(entry).encode() + b"\n"
 
 
 def _versioned(key: dict[str, Any]) -> dict[str, Any]:
@@ -193,7 +288,7 @@ def run_units(
     store: Store | None = None,
     identify: Callable[[Any], str],
 ) -> Generator[Result, None, None]:
-    """Plays units and gives their results in the order of the units.
+    """Plays units and gives their results, or those of their parts, in the order of the units.
 
     The first units are played in this process, so that little work does not wait for others to get
     ready. Close the iterator to stop early.
@@ -207,19 +302,21 @@ def run_units(
         identify: Names a policy for the store.
 
     Raises:
+        ValueError: If a result that was kept is damaged.
+        StoreError: If a result cannot be kept.
         WorkerError: If one of the processes has been killed.
     """
-    remaining = iter(units)
     named = cache(identify)
+    remaining = _looked_up(units, store, named)
     load = _loader()
     begin = time.perf_counter()
-    for unit in remaining:
-        result = store.get(unit.key(named)) if store else None
+    for unit, known in remaining:
+        result = known
         if result is None:
             with _one_thread():
                 result = unit.play(load)
             if store:
-                store.put(unit.key(named), result)
+                store.put(unit, named, result)
         yield result
         if workers != 1 and time.perf_counter() - begin >= START_AFTER:
             break
@@ -229,8 +326,21 @@ def run_units(
         yield from _spread(remaining, crew, store, named)
 
 
+def _looked_up(
+    units: Iterable[UnitOfWork], store: Store | None, named: Callable[[Any], str]
+) -> Iterator[tuple[UnitOfWork, Result | None]]:
+    """Gives units that are kept as a whole with their results, and the parts of all others."""
+    for unit in units:
+        known = store.get(unit, named) if store else None
+        if known is not None:
+            yield unit, known
+            continue
+        for part in unit.parts():
+            yield part, store.get(part, named) if store else None
+
+
 def _spread(
-    units: Iterator[UnitOfWork],
+    units: Iterator[tuple[UnitOfWork, Result | None]],
     crew: Crew,
     store: Store | None,
     named: Callable[[Any], str],
@@ -244,23 +354,25 @@ def _spread(
             return known
         result = crew.result(ticket)
         if store:
-            store.put(unit.key(named), result)
+            store.put(unit, named, result)
         return result
 
     try:
-        for unit in units:
-            known = store.get(unit.key(named)) if store else None
+        for unit, known in units:
             ticket = crew.submit(unit) if known is None else None
             under_way.append((unit, ticket, known))
             if len(under_way) > 2 * crew.size:
                 yield finish()
         while under_way:
             yield finish()
+    except StoreError:
+        under_way.clear()
+        raise
     finally:
         # Whether the caller has enough, Ctrl-C came or a unit failed: what was played is kept.
         for unit, ticket, known in under_way:
             if store and known is None and crew.is_done(ticket):
-                store.put(unit.key(named), crew.result(ticket))
+                store.put(unit, named, crew.result(ticket))
 
 
 @contextmanager
@@ -284,7 +396,8 @@ class _Processes:
 
     def submit(self, unit: UnitOfWork) -> Future[Result]:
         try:
-            return self._executor.submit(play_here, unit, "processes")
+            with _no_ctrl_c():
+                return self._executor.submit(play_here, unit, "processes")
         except BrokenProcessPool:
             raise WorkerError(KILLED) from None
 
@@ -298,11 +411,33 @@ class _Processes:
         return ticket.done() and not ticket.cancelled() and not ticket.exception()
 
 
+@contextmanager
+def _no_ctrl_c() -> Iterator[None]:
+    """Lets processes start that Ctrl-C does not reach even before they ignore it; it waits here."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _begin_worker() -> None:
     # Ctrl-C reaches every process of a terminal; the one that gathers results ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # One that is killed ends nobody.
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     # For networks that are loaded later; see _one_thread.
     os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def play_here(unit: UnitOfWork, crew: str) -> Result:

@@ -28,18 +28,30 @@ from escoba_env.engine import solve as kernels
 from escoba_env.engine.record import lower
 from escoba_env.evaluation.duplicate import (
     MAX_DEALS,
-    Interrupted,
     duplicate_table,
     mean_interval,
 )
-from escoba_env.evaluation.pool import AnyWorkers, Load, Store, check_workers, run_units
-from escoba_env.evaluation.units import A, Table, check_names, identify
+from escoba_env.evaluation.pool import AnyWorkers, Load, Store, StoreError, check_workers, run_units
+from escoba_env.evaluation.units import (
+    A,
+    Stop,
+    Unit,
+    are_wholes,
+    check_names,
+    deals_at_once,
+    identify,
+    most_points,
+    stop_with,
+)
+from escoba_env.policies.asking import ask
 from escoba_env.rules import Rules, make_rules
 from escoba_env.solver import NO_LIMIT, Memory, make_memory
 from escoba_env.version import package_version
 
 QUALITY_DEALS = 20
 """Deals of a unit: solving takes longer than playing."""
+QUALITY_AT_ONCE = 2
+"""Deals that are played by themselves: with partners, or building, some take minutes."""
 MAX_NODES = 2_000_000
 """Most positions that the solver searches for a decision, about a second; a whole deal of
 ``classic`` takes some 15,000."""
@@ -104,13 +116,8 @@ class Quality:
 
 
 @dataclass(frozen=True)
-class QualityUnit:
+class QualityUnit(Unit):
     """Some deals of a table, in which the decisions of its first policy are measured."""
-
-    table: Table
-    seed: int
-    first: int
-    deals: int
 
     def key(self, identify: Callable[[Any], str]) -> dict[str, Any]:
         """Returns everything that the result depends on, for JSON."""
@@ -143,7 +150,7 @@ class QualityUnit:
                 if not games.size:
                     continue
                 views = batch.views(games)
-                actions = load(policy).act(views)
+                actions = ask(load(policy), views)
                 if number == A:
                     # A round of which every decision is forced still has one of them.
                     legal = views.records["legal"]
@@ -169,6 +176,28 @@ class QualityUnit:
             "unsolved": unsolved,
             "regret": regret.reshape(self.deals, rotations).sum(1).tolist(),
         }
+
+    def fits(self, result: Any) -> bool:
+        """Whether something that was read from a file can be what :meth:`play` returns."""
+        names = {"endgame", "decisions", "unsolved", "regret"}
+        if not isinstance(result, dict) or set(result) != names:
+            return False
+        rules = self.table.rules
+        # A decision takes one card at least of those that a turn picks from.
+        most = self.deals * len(self.table.seating) * rules.turns * NUM_ACTIONS
+        counts = [result["decisions"], result["unsolved"]]
+        if not are_wholes(counts, 2, 0, most) or sum(counts) > most:
+            return False
+        # Both sides at their worst and at their best.
+        worth = 2 * most_points(rules)
+        endgame, regret = result["endgame"], result["regret"]
+        return (
+            are_wholes(endgame, 3, 0, worth * most)
+            and endgame[1] <= endgame[0] <= sum(counts)
+            and endgame[2] <= worth * (endgame[0] - endgame[1])
+            and are_wholes(regret, self.deals, 0, worth * most)
+            and sum(regret) <= worth * counts[0]
+        )
 
 
 def _losses(
@@ -221,6 +250,7 @@ def decision_quality(
     Raises:
         ValueError: If an argument is not possible, by name.
         Interrupted: On Ctrl-C, with the result over the deals that were finished.
+        StoreError: If results can no longer be kept, with the result as for ``Interrupted``.
     """
     table_rules = make_rules(rules, **fields)
     if table_rules.num_sides != 2:
@@ -237,9 +267,11 @@ def decision_quality(
     parts: list[dict[str, Any]] = []
     done = 0
 
+    at_once = min(QUALITY_AT_ONCE, *deals_at_once([table]))
+
     def units() -> Iterator[QualityUnit]:
         for first in range(0, deals, QUALITY_DEALS):
-            yield QualityUnit(table, seed, first, min(QUALITY_DEALS, deals - first))
+            yield QualityUnit(table, seed, first, min(QUALITY_DEALS, deals - first), at_once)
 
     results = run_units(
         units(),
@@ -247,7 +279,7 @@ def decision_quality(
         store=None if folder is None else Store(folder),
         identify=identify,
     )
-    stopped = False
+    stop: Stop | None = None
     try:
         with closing(results):
             for part in results:
@@ -255,10 +287,10 @@ def decision_quality(
                 done += len(part["regret"])
                 if on_progress is not None:
                     on_progress(done, 2 * done)
-    except KeyboardInterrupt:
-        stopped = True
-    if stopped and done < 2:
-        raise KeyboardInterrupt
+    except (KeyboardInterrupt, StoreError) as error:
+        stop = error
+    if stop is not None and done < 2:
+        raise stop
     optimal = np.sum([part["endgame"] for part in parts], axis=0).tolist()
     rounds = len(table.seating)
     regrets = np.concatenate([np.array(part["regret"], np.float64) for part in parts]) / rounds
@@ -269,7 +301,7 @@ def decision_quality(
         rules=table_rules,
         deals=done,
         seed=seed,
-        complete=not stopped,
+        complete=stop is None,
         endgame_decisions=optimal[0],
         endgame_optimal=optimal[1],
         endgame_lost=optimal[2],
@@ -280,6 +312,6 @@ def decision_quality(
         seconds=time.perf_counter() - begin,
         version=package_version(),
     )
-    if stopped:
-        raise Interrupted(result)
+    if stop is not None:
+        stop_with(stop, result)
     return result

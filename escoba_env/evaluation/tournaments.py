@@ -21,19 +21,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escoba_env.batch import check_seed
-from escoba_env.checks import whole
+from escoba_env.checks import path_of, whole
 from escoba_env.engine.record import lower
 from escoba_env.evaluation.duplicate import (
     MAX_DEALS,
-    Interrupted,
     Pairing,
     duplicate_table,
     mean_interval,
     pairing_of,
 )
 from escoba_env.evaluation.pool import AnyWorkers, Store, check_workers
-from escoba_env.evaluation.units import Played, Table, check_names, play_tables
-from escoba_env.files import write_whole
+from escoba_env.evaluation.units import Played, Table, check_names, play_tables, stop_with
+from escoba_env.files import check_writable, write_whole
 from escoba_env.rules import Rules, make_rules
 from escoba_env.version import package_version
 
@@ -155,7 +154,7 @@ class Tournament:
         right.set_title("row against column", fontsize="medium")
         image = io.BytesIO()
         # The date would make every file another one.
-        kind = Path(path).suffix[1:]
+        kind = Path(path).suffix[1:].lower()
         no_date = (
             {"Date": None} if kind == "svg" else {"CreationDate": None} if kind == "pdf" else {}
         )
@@ -197,6 +196,7 @@ def tournament(
         ModuleNotFoundError: If there is no openskill.
         ValueError: If an argument is not possible, by name.
         Interrupted: On Ctrl-C, with the result over the deals that every table had finished.
+        StoreError: If results can no longer be kept, with the result as for ``Interrupted``.
     """
     _check_openskill()
     names = check_names("policy", policies)
@@ -208,7 +208,7 @@ def tournament(
     # With two sides the way back is the way there with the sign turned.
     pairs = list((combinations if table_rules.num_sides == 2 else permutations)(names, 2))
     tables = [duplicate_table(a, b, table_rules, episode) for a, b in pairs]
-    played, stopped = play_tables(
+    played, stop = play_tables(
         tables,
         deals=whole("deals", deals, 2, MAX_DEALS),
         seed=seed,
@@ -216,22 +216,22 @@ def tournament(
         store=None if folder is None else Store(folder),
         on_progress=on_progress,
     )
-    if stopped and played[0].deals < 2:
-        raise KeyboardInterrupt
+    if stop is not None and played[0].deals < 2:
+        raise stop
     won = _won(names, dict(zip(pairs, played, strict=True)))
     result = Tournament(
         rules=table_rules,
         episode=episode,
         deals=played[0].deals,
         seed=seed,
-        complete=not stopped,
+        complete=stop is None,
         standings=_standings(names, won),
         pairings=_pairings(names, dict(zip(pairs, played, strict=True))),
         seconds=time.perf_counter() - begin,
         version=package_version(),
     )
-    if stopped:
-        raise Interrupted(result)
+    if stop is not None:
+        stop_with(stop, result)
     return result
 
 
@@ -421,6 +421,7 @@ def cross_play(
     Raises:
         ValueError: If an argument is not possible, by name.
         Interrupted: On Ctrl-C, with the result over the deals that every table had finished.
+        StoreError: If results can no longer be kept, with the result as for ``Interrupted``.
     """
     names = check_names("policy", policies)
     whole("number of policies", len(names), 2, MAX_POLICIES)
@@ -443,7 +444,7 @@ def cross_play(
         )
         for a, b in combinations_with_replacement(names, 2)
     ]
-    played, stopped = play_tables(
+    played, stop = play_tables(
         tables,
         deals=whole("deals", deals, 2, MAX_DEALS),
         seed=seed,
@@ -451,8 +452,8 @@ def cross_play(
         store=None if folder is None else Store(folder),
         on_progress=on_progress,
     )
-    if stopped and played[0].deals < 2:
-        raise KeyboardInterrupt
+    if stop is not None and played[0].deals < 2:
+        raise stop
     samples = [one.margins((0, 1)) / one.unit for one in played]
     pairs = list(combinations_with_replacement(names, 2))
     together = np.mean([s for s, (a, b) in zip(samples, pairs, strict=True) if a == b], axis=0)
@@ -464,7 +465,7 @@ def cross_play(
         episode=episode,
         deals=played[0].deals,
         seed=seed,
-        complete=not stopped,
+        complete=stop is None,
         partners=tuple(
             Partners(a=a, b=b, margin=margin, half_width=half_width)
             for (a, b), (margin, half_width) in zip(pairs, map(mean_interval, samples), strict=True)
@@ -478,8 +479,8 @@ def cross_play(
         seconds=time.perf_counter() - begin,
         version=package_version(),
     )
-    if stopped:
-        raise Interrupted(result)
+    if stop is not None:
+        stop_with(stop, result)
     return result
 
 
@@ -491,14 +492,16 @@ def check_plot(path: str | Path) -> None:
 
     Raises:
         ModuleNotFoundError: If there is no matplotlib.
-        ValueError: If the format is another one than png, svg or pdf.
+        ValueError: If the format is another one than png, svg or pdf, or the file cannot be
+            written.
     """
-    if Path(path).suffix not in (".png", ".svg", ".pdf"):
+    if path_of("plot", path).suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ValueError(f"plot {str(path)!r} is not possible; allowed: a .png, .svg or .pdf file")
     if importlib.util.find_spec("matplotlib") is None:
         raise ModuleNotFoundError(
             "plots need matplotlib: pip install 'escoba-env[evaluation]'", name="matplotlib"
         )
+    check_writable(path)
 
 
 def _check_openskill() -> None:

@@ -8,26 +8,57 @@ anywhere, kept, and put together in order.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from escoba_env.batch import Batch
+from escoba_env.checks import whole
 from escoba_env.engine.record import TWELFTHS
 from escoba_env.evaluation.playout import play_out
-from escoba_env.evaluation.pool import AnyWorkers, Load, Store, run_units
+from escoba_env.evaluation.pool import AnyWorkers, Load, Store, StoreError, run_units
 from escoba_env.policies import PolicyLike, load_policy, policy_files, split_options
 from escoba_env.rules import Rules
 
 A, B = 0, 1
+INT32 = 2**31 - 1
 UNIT_DEALS = 100
 """Deals of a unit where the caller has no say: enough games side by side for a network, and few
-enough that work is shared evenly and little of it is lost."""
+enough that work is shared evenly and little of it is lost, unless a policy takes long."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, with what was done before it.
+
+    Attributes:
+        result: The result over the deals that were finished.
+    """
+
+    def __init__(self, result: Any) -> None:
+        super().__init__()
+        self.result = result
+
+
+Stop: TypeAlias = KeyboardInterrupt | StoreError
+"""What ends work early, and leaves the result over what was finished."""
+
+
+def stop_with(stop: Stop, result: Any) -> NoReturn:
+    """Ends work that was stopped.
+
+    Raises:
+        Interrupted: With the result, if Ctrl-C came.
+        StoreError: With the result, if nothing more could be kept.
+    """
+    if isinstance(stop, StoreError):
+        stop.result = result
+        raise stop
+    raise Interrupted(result)
 
 
 @dataclass(frozen=True)
@@ -61,12 +92,22 @@ class Unit:
         seed: Seed of the deals.
         first: The first of them: a game of the seed.
         deals: Number of them.
+        at_once: Deals that are enough to be played by themselves; see ``Policy``.
     """
 
     table: Table
     seed: int
     first: int
     deals: int
+    at_once: int
+
+    def parts(self) -> list[Unit]:
+        """Splits a unit that takes long."""
+        end = self.first + self.deals
+        return [
+            replace(self, first=first, deals=min(self.at_once, end - first))
+            for first in range(self.first, end, self.at_once)
+        ]
 
     def key(self, identify: Callable[[PolicyLike], str]) -> dict[str, Any]:
         """Returns everything that the result depends on, for JSON."""
@@ -98,6 +139,54 @@ class Unit:
             "rounds": int(played.rounds.sum()),
             "escobas": escobas,
         }
+
+    def fits(self, result: Any) -> bool:
+        """Whether something that was read from a file can be what :meth:`play` returns."""
+        if not isinstance(result, dict) or set(result) != {"twelfths", "rounds", "escobas"}:
+            return False
+        rules, rotations = self.table.rules, len(self.table.seating)
+        games = self.deals * rotations
+        is_match = self.table.episode == "match"
+        if not are_wholes([result["rounds"]], 1, games, games * INT32 if is_match else games):
+            return False
+        # Every match has a round, and one may have all the others.
+        longest = result["rounds"] - games + 1
+        most = min(INT32, TWELFTHS * most_points(rules) * longest)
+        if not are_wholes(result["twelfths"], games * rules.num_sides, 0, most):
+            return False
+        escobas = result["escobas"]
+        if is_match:
+            # Somebody has won.
+            best = np.array(result["twelfths"]).reshape(games, rules.num_sides).max(1)
+            return escobas is None and bool((best >= TWELFTHS * rules.match_target).all())
+        return (
+            isinstance(escobas, list)
+            and len(escobas) == rotations
+            and all(
+                are_wholes(row, rules.players, 0, self.deals * _escobas(rules)) for row in escobas
+            )
+        )
+
+
+def are_wholes(values: Any, number: int, low: int, high: int) -> bool:
+    """Whether something that was read from a file is a list of so many whole numbers in a range."""
+    return (
+        isinstance(values, list)
+        and len(values) == number
+        and all(type(value) is int and low <= value <= high for value in values)
+    )
+
+
+def most_points(rules: Rules) -> int:
+    """Returns more points than a side can score in a round."""
+    majorities = rules.most_cards + rules.all_oros + rules.all_sevens + rules.setenta
+    napola = len(rules.ranks) if rules.napola else 0
+    return majorities + rules.seven_of_oros + napola + rules.escoba * _escobas(rules)
+
+
+def _escobas(rules: Rules) -> int:
+    """More escobas than there can be in a round: one a turn, and two that are dealt."""
+    return rules.turns + 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +245,7 @@ def play_tables(
     store: Store | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     enough: Callable[[list[Played]], bool] | None = None,
-) -> tuple[list[Played], bool]:
+) -> tuple[list[Played], Stop | None]:
     """Plays the same deals at every table, block of deals by block.
 
     Args:
@@ -167,45 +256,81 @@ def play_tables(
             results that are to be compared to the last digit have the same.
         workers: Processes that play, as for ``run_units``.
         store: Where results are kept and looked up.
-        on_progress: Called after each unit with the deals finished so far, those of all tables
-            together, and the rounds in them.
+        on_progress: Called after each unit, or part of one, with the deals finished so far, those
+            of all tables together, and the rounds in them.
         enough: Called after each block with what was played in it; true: no more is needed.
 
     Returns:
-        What was played, for each table the same deals; and whether Ctrl-C came before all of it
-        was. Blocks that some of the tables have not finished are left out, but kept in the store.
+        What was played, for each table the same deals; and what came before all of it was, if
+        anything did. Of several tables, blocks that some have not finished are left out, but kept
+        in the store.
+
+    Raises:
+        ValueError: If a result that was kept is damaged.
     """
+    at_once = deals_at_once(tables)
 
     def units() -> Iterator[Unit]:
         for first in range(0, deals, block):
-            for table in tables:
-                yield Unit(table, seed, first, min(block, deals - first))
+            for table, most in zip(tables, at_once, strict=True):
+                yield Unit(table, seed, first, min(block, deals - first), most)
 
-    finished: list[list[dict[str, Any]]] = []
-    row: list[dict[str, Any]] = []
-    done = rounds = 0
-    stopped = False
+    finished: list[list[list[dict[str, Any]]]] = []
+    row: list[list[dict[str, Any]]] = []
+    parts: list[dict[str, Any]] = []
+    deals_of_parts = done = rounds = 0
+    stop: Stop | None = None
     results = run_units(units(), workers=workers, store=store, identify=identify)
     try:
         with closing(results):
             for result in results:
-                row.append(result)
-                done += len(result["twelfths"]) // tables[len(row) - 1].numbers_of_a_deal
+                parts.append(result)
+                played = len(result["twelfths"]) // tables[len(row)].numbers_of_a_deal
+                deals_of_parts += played
+                done += played
                 rounds += result["rounds"]
                 if on_progress is not None:
                     on_progress(done, rounds)
+                if deals_of_parts < min(block, deals - len(finished) * block):
+                    continue
+                row.append(parts)
+                parts, deals_of_parts = [], 0
                 if len(row) == len(tables):
                     finished.append(row)
                     row = []
                     if enough is not None and enough(_together(tables, finished[-1:])):
                         break
-    except KeyboardInterrupt:
-        stopped = True
-    return _together(tables, finished), stopped
+    except (KeyboardInterrupt, StoreError) as error:
+        stop = error
+        if len(tables) == 1:
+            finished.append([parts])
+    return _together(tables, finished), stop
 
 
-def _together(tables: Sequence[Table], rows: Sequence[Sequence[dict[str, Any]]]) -> list[Played]:
-    return [_joined(table, [row[i] for row in rows]) for i, table in enumerate(tables)]
+def deals_at_once(tables: Sequence[Table]) -> list[int]:
+    """Returns how many deals of each table are enough to be played by themselves.
+
+    Raises:
+        ValueError: If a policy says something else than a number.
+    """
+    known: dict[str, int] = {}
+
+    def of(policy: PolicyLike) -> int:
+        name = str(policy) if isinstance(policy, str | Path) else f"object {id(policy)}"
+        if name not in known:
+            said = getattr(load_policy(policy), "deals_at_once", INT32)
+            known[name] = whole(f"deals_at_once of policy {policy!r}:", said, 1, INT32)
+        return known[name]
+
+    return [min(map(of, table.policies)) for table in tables]
+
+
+def _together(
+    tables: Sequence[Table], rows: Sequence[Sequence[Sequence[dict[str, Any]]]]
+) -> list[Played]:
+    return [
+        _joined(table, [part for row in rows for part in row[i]]) for i, table in enumerate(tables)
+    ]
 
 
 def _joined(table: Table, parts: Sequence[dict[str, Any]]) -> Played:
@@ -228,9 +353,13 @@ def check_names(name: str, policies: Sequence[Any]) -> list[str]:
     """Returns policies as names, each of which can be loaded and none of which stands twice.
 
     Raises:
-        ValueError: If one is something else than a name or a folder, unknown or given twice.
+        ValueError: If one is something else than a name or a folder, unknown or given twice, or
+            they are no list.
     """
-    names = []
+    names: list[str] = []
+    given: object = policies
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise ValueError(f"{name} {given!r} is not possible; allowed: a list of names or folders")
     for policy in policies:
         if not isinstance(policy, str | Path):
             raise ValueError(f"{name} {policy!r} is not possible; allowed: a name or a folder")
