@@ -17,6 +17,7 @@ from escoba_env.cli import app
 from escoba_env.evaluation import (
     Interrupted,
     Ladder,
+    StoreError,
     cross_play,
     decision_quality,
     evaluate,
@@ -288,6 +289,140 @@ def test_ctrl_c_prints_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "too little was finished" in result.stderr
 
 
+def test_a_disk_that_fills_up_leaves_the_result_so_far(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    part = tournament(["greedy", "random"], deals=100)
+
+    def full(*arguments: Any, **options: Any) -> Any:
+        error = StoreError("results.jsonl cannot be written: No space left on device")
+        error.result = part
+        raise error
+
+    monkeypatch.setattr("escoba_env.cli.compare.tournament", full)
+    result = escoba("tournament", "greedy", "random", "--folder", str(tmp_path))
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert "No space left on device; the result is that of the deals finished" in result.stderr
+    assert f"{part.standings[0].margin:+.3f}" in result.stdout
+
+
+def test_a_result_is_shown_whatever_becomes_of_its_files(tmp_path: Path) -> None:
+    (tmp_path / "tournament.json").mkdir()
+    result = escoba("tournament", "greedy", "random", "--deals", "4", "--folder", str(tmp_path))
+    assert result.exit_code == 2
+    assert "tournament.json cannot be written" in result.stderr
+    assert "greedy" in result.stdout
+    (tmp_path / "crossplay.json").mkdir()
+    command = ("crossplay", "greedy", "random", "--deals", "4", "--folder", str(tmp_path))
+    result = escoba(*command, "--json")
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["deals"] == 4
+
+
+@pytest.mark.parametrize("command", [("policies",), ("--version",), ("rules", "classic")])
+def test_an_output_that_is_full_is_one_clear_line(command: tuple[str, ...]) -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("needs the files of Linux")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with full.open("wb") as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "escoba_env", *command],
+            stdout=file,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr == "Error: the output cannot be read or written: No space left on device\n"
+
+
+def test_ctrl_c_while_games_are_recorded_says_how_many_there_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def stopped(*arguments: Any, index: int, **options: Any) -> Any:
+        if index == 2:
+            raise KeyboardInterrupt
+        return play_game(*arguments, index=index, **options)
+
+    monkeypatch.setattr("escoba_env.cli.games.play_game", stopped)
+    result = escoba("record", "greedy", "random", "--games", "5", "--out", str(tmp_path))
+    assert result.exit_code == 130
+    assert result.stderr == "Interrupted: 2 of 5 games have been written.\n"
+    assert len(result.stdout.splitlines()) == len(list(tmp_path.iterdir())) == 2
+
+
+def test_ctrl_c_elsewhere_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*arguments: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("escoba_env.cli.games.analyse", stopped)
+    result = escoba("analyse", POSITION)
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == "Interrupted: nothing was finished.\n"
+
+
+IMPORTS_ARE_STOPPED = """
+import os, signal, sys
+from escoba_env import __main__ as command
+
+class Stops:
+    def find_spec(self, name, *rest):
+        if name == "escoba_env.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Stops())
+command.main()
+"""
+
+
+def test_ctrl_c_during_imports_leaves_no_traceback() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS_ARE_STOPPED, "--version"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "Interrupted: nothing was finished.\n"
+
+
+def test_a_file_is_a_replay_whatever_its_folder_is_called(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    play_game(["greedy", "random"], seed=2).save("escoba/g.json")
+    values = as_json("analyse", "escoba/g.json", "--turn", "30", "--policy", "greedy")
+    assert values["position"].startswith("escoba/1 ")
+    result = escoba("analyse", "escoba/none.json")
+    assert result.exit_code == 2
+    assert "a position begins with" in result.stderr
+
+
+def test_names_that_begin_alike_differ_where_there_is_little_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    names = [f"search:worlds={number},deals=0,solver_turns=0" for number in (1, 2, 3)]
+    shown = escoba("tournament", *names, "greedy", "random", "--deals", "2").stdout
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    standings, cross = shown.split("margin of row against column")
+    for name in (*names, "greedy", "random"):
+        assert name in column(standings, 0)
+        assert name in column(cross, 1)
+
+
+def column(table: str, place: int) -> str:
+    """What stands in a column, line after line."""
+    rows = [line.split("│")[1:-1] for line in table.splitlines() if "│" in line]
+    return "".join(row[place].strip() for row in rows)
+
+
 # -- errors ---------------------------------------------------------------------------------
 
 PLAY = ("evaluate", "greedy", "random")
@@ -325,6 +460,9 @@ POSITION = Game(seed=1).to_text()
         (("tournament", "greedy", "greedy"), ("'greedy'", "twice")),
         (("tournament", "greedy", "gredy"), ("policy 'gredy'", "random, greedy")),
         ((*TOURNAMENT, "--plot", "a.gif"), ("plot 'a.gif'", ".png, .svg or .pdf")),
+        ((*TOURNAMENT, "--plot", f"{__file__}/a.png"), ("a.png cannot be written",)),
+        ((*TOURNAMENT, "--folder", ""), ("folder '' is not possible",)),
+        (("record", "greedy", "random", "--out", f"{__file__}/x"), ("cannot be written",)),
         ((*TOURNAMENT, "--ray", "auto", "--workers", "2"), ("--workers and --ray",)),
         ((*TOURNAMENT, "--folder", __file__), ("results cannot be kept", "test_cli.py")),
         ((*TOURNAMENT, "--players", "9"), ("players=9", "2, 3 or 4")),

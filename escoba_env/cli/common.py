@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
@@ -13,15 +17,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from typer.core import TyperGroup
 
-from escoba_env.evaluation import Interrupted, RayWorkers, WorkerError, cores
+from escoba_env.evaluation import Interrupted, RayWorkers, StoreError, WorkerError, cores
 from escoba_env.rules import Rules, make_rules
 from escoba_env.version import package_version
 
 # What typer raises for an option it cannot read; its home differs between versions.
 _UsageError: Any = typer.BadParameter.__base__
 
-REFUSALS = (ValueError, ImportError, WorkerError)
+REFUSALS = (ValueError, ImportError, WorkerError, StoreError)
 """What the package raises when something cannot be done."""
+REFUSED = 2
 INTERRUPTED = 130
 
 T = TypeVar("T")
@@ -29,8 +34,18 @@ T = TypeVar("T")
 
 def fail(error: object) -> NoReturn:
     """Prints one line on stderr and ends the command as one that was called wrongly."""
+    say_error(error)
+    raise typer.Exit(REFUSED)
+
+
+def say_error(error: object) -> None:
+    """Prints what went wrong in one line on stderr."""
     typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
-    raise typer.Exit(2)
+
+
+def say_interrupted(what: str) -> None:
+    """Prints one line on stderr for Ctrl-C."""
+    typer.echo(f"Interrupted: {what}.", err=True)
 
 
 class _Commands(TyperGroup):
@@ -62,6 +77,26 @@ def _one_line() -> Iterator[None]:
     except _UsageError as error:
         command = error.ctx.command_path if error.ctx else "escoba"
         fail(f"{error.format_message().rstrip('.')}; see: {command} --help")
+    except KeyboardInterrupt:
+        say_interrupted("nothing was finished")
+        raise typer.Exit(INTERRUPTED) from None
+    except OSError as error:
+        # A reader that has seen enough, such as head, is no fault: click ends quietly.
+        if error.errno == errno.EPIPE:
+            raise
+        _forget_output()
+        where = "the output" if error.filename is None else error.filename
+        fail(f"{where} cannot be read or written: {error.strerror or error}")
+
+
+def _forget_output() -> None:
+    """Drops what could not be written, which Python would try once more when it ends."""
+    try:
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    except (OSError, ValueError):
+        # Not a file.
+        pass
 
 
 app = typer.Typer(
@@ -237,7 +272,7 @@ def workers_of(workers: int | None, ray: str | None = None) -> int | RayWorkers:
 
 def measure(
     work: Callable[[Callable[[int, int], None]], T], total: int | None, again: bool = False
-) -> tuple[T, bool]:
+) -> tuple[T, int]:
     """Does work that takes a while, with a progress bar; refusals end the command.
 
     Args:
@@ -246,7 +281,8 @@ def measure(
         again: Whether the same command goes on where it was stopped.
 
     Returns:
-        What came out, and whether Ctrl-C came before it was complete: then it is what was done.
+        What came out, and the exit code to end with: not 0 if something stopped it before it was
+        complete; then it is what was done.
     """
     try:
         with _progress() as progress:
@@ -257,16 +293,19 @@ def measure(
                 speed = f"{rounds / elapsed:,.0f} rounds/s" if elapsed else ""
                 progress.update(task, completed=done, speed=speed)
 
-            return work(show), False
+            return work(show), 0
     except Interrupted as stop:
         result: T = stop.result
         hint = "; the same command goes on from here" if again else ""
-        typer.echo(f"Interrupted: the result is that of the deals finished so far{hint}.", err=True)
-        return result, True
+        say_interrupted(f"the result is that of the deals finished so far{hint}")
+        return result, INTERRUPTED
     except KeyboardInterrupt:
-        typer.echo("Interrupted: too little was finished for a result.", err=True)
+        say_interrupted("too little was finished for a result")
         raise typer.Exit(INTERRUPTED) from None
     except REFUSALS as error:
+        if isinstance(error, StoreError) and error.result is not None:
+            say_error(f"{error}; the result is that of the deals finished so far")
+            return error.result, REFUSED
         fail(error)
 
 
@@ -294,6 +333,9 @@ def print_json(content: dict[str, Any]) -> None:
 
 def print_table(table: Table) -> None:
     """Prints a table."""
+    # Where there is little room, names that begin alike must still differ.
+    for column in table.columns:
+        column.overflow = "fold"
     # Names and values are text, whatever brackets and colons are in them.
     Console(markup=False, emoji=False, highlight=False).print(table)
 

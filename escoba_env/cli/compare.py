@@ -8,7 +8,6 @@ import typer
 from rich.table import Table
 
 from escoba_env.cli.common import (
-    INTERRUPTED,
     REFUSALS,
     AsJson,
     Deals,
@@ -98,7 +97,7 @@ def _evaluate(
     """Play A against B on duplicate deals: each deal once with A on every side."""
     if deals is None:
         deals = DEALS if precision is None else PRECISION_DEALS
-    result, stopped = measure(
+    result, code = measure(
         lambda show: evaluate(
             a,
             b,
@@ -112,7 +111,8 @@ def _evaluate(
         ),
         total=deals if precision is None else None,
     )
-    _show(result, _evaluation_table(result), as_json, stopped)
+    _show(result, _evaluation_table(result), as_json)
+    _end(code)
 
 
 @app.command("tournament")
@@ -145,7 +145,7 @@ def _tournament(
     except REFUSALS as error:
         fail(error)
     pairs = len(policies) * (len(policies) - 1) // (2 if rules.num_sides == 2 else 1)
-    result, stopped = measure(
+    result, code = measure(
         lambda show: tournament(
             policies,
             rules,
@@ -159,6 +159,7 @@ def _tournament(
         total=deals * pairs,
         again=folder is not None,
     )
+    _show(result, _tournament_tables(result), as_json)
     try:
         if folder is not None:
             result.save(folder)
@@ -166,7 +167,7 @@ def _tournament(
             result.plot(plot)
     except REFUSALS as error:
         fail(error)
-    _show(result, _tournament_tables(result), as_json, stopped)
+    _end(code)
 
 
 @app.command("crossplay")
@@ -190,7 +191,7 @@ def _crossplay(
     With --folder, crossplay.json and crossplay.csv are written there too.
     """
     pairs = len(policies) * (len(policies) + 1) // 2
-    result, stopped = measure(
+    result, code = measure(
         lambda show: cross_play(
             policies,
             preset,
@@ -206,12 +207,13 @@ def _crossplay(
         total=deals * pairs,
         again=folder is not None,
     )
+    _show(result, _crossplay_tables(result), as_json)
     if folder is not None:
         try:
             result.save(folder)
         except REFUSALS as error:
             fail(error)
-    _show(result, _crossplay_tables(result), as_json, stopped)
+    _end(code)
 
 
 @app.command("ladder")
@@ -229,14 +231,15 @@ def _ladder(
 ) -> None:
     """Measure a policy on the standard test: fixed deals and opponents, one score."""
     chosen = LADDERS.get(version)
-    result, stopped = measure(
+    result, code = measure(
         lambda show: ladder(
             policy, version, workers=workers_of(workers, ray), folder=folder, on_progress=show
         ),
         total=chosen.deals * len(chosen.opponents) if chosen else None,
         again=folder is not None,
     )
-    _show(result, _ladder_table(result), as_json, stopped)
+    _show(result, _ladder_table(result), as_json)
+    _end(code)
 
 
 @app.command("quality")
@@ -260,7 +263,7 @@ def _quality(
     as_json: AsJson = False,
 ) -> None:
     """Measure what a policy's decisions cost it, by the exact solver."""
-    result, stopped = measure(
+    result, code = measure(
         lambda show: decision_quality(
             policy,
             read_rules(preset, 4 if partnership else None, partnership, rule),
@@ -274,20 +277,24 @@ def _quality(
         total=deals,
         again=folder is not None,
     )
-    _show(result, _quality_table(result), as_json, stopped)
+    _show(result, _quality_table(result), as_json)
+    _end(code)
 
 
 # -- results --------------------------------------------------------------------------------
 
 
-def _show(result: Any, tables: Table | list[Table], as_json: bool, stopped: bool) -> None:
+def _show(result: Any, tables: Table | list[Table], as_json: bool) -> None:
     if as_json:
         print_json(result.as_dict())
     else:
         for table in tables if isinstance(tables, list) else [tables]:
             print_table(table)
-    if stopped:
-        raise typer.Exit(INTERRUPTED)
+
+
+def _end(code: int) -> None:
+    if code:
+        raise typer.Exit(code)
 
 
 def _rules_text(rules: Rules) -> str:
@@ -329,9 +336,10 @@ def _tournament_tables(result: Tournament) -> list[Table]:
 
 
 def _square(title: str, names: list[str], cells: dict[tuple[str, str], str]) -> Table:
-    table = Table("", *names, title=title)
-    for row in names:
-        table.add_row(row, *(cells.get((row, column), "") for column in names))
+    # Columns have the numbers of the rows: there is no room for as many names.
+    table = Table("", "policy", *map(str, range(1, len(names) + 1)), title=title)
+    for number, row in enumerate(names, 1):
+        table.add_row(str(number), row, *(cells.get((row, column), "") for column in names))
     return table
 
 

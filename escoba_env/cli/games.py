@@ -12,6 +12,7 @@ from rich.table import Table
 from escoba_env.analysis import Analysis, analyse
 from escoba_env.checks import whole
 from escoba_env.cli.common import (
+    INTERRUPTED,
     REFUSALS,
     AsJson,
     Episode,
@@ -26,7 +27,9 @@ from escoba_env.cli.common import (
     print_table,
     read_fields,
     read_whole,
+    say_interrupted,
 )
+from escoba_env.files import check_writable
 from escoba_env.game import Game
 from escoba_env.policies.checkpoint import find_checkpoint, read_card, shipped_checkpoints
 from escoba_env.render.ansi import draw
@@ -57,19 +60,26 @@ def _record(
     ] = None,
 ) -> None:
     """Play games and write them down; the same deals as in evaluate."""
+    written, number = 0, 1 if games is None else games
     try:
         if not 2 <= len(policies) <= 4:
             raise ValueError(
                 f"{len(policies)} policies are not possible; allowed: one a seat, 2 to 4"
             )
         fields = read_fields(len(policies), partnership, rule)
-        number = 1 if games is None else whole("games", games, 1, 10**6)
+        number = whole("games", number, 1, 10**6)
         for index in range(game, game + number):
             path = out if games is None else str(Path(out) / f"game-{index}.json")
+            if index == game:
+                check_writable(path)
             replay = play_game(policies, preset, episode=episode, seed=seed, index=index, **fields)
             replay.save(path)
             scores = " : ".join(f"{score:g}" for score in replay.game().scores)
             typer.echo(f"{path}: {replay.turns} turns, {scores}")
+            written += 1
+    except KeyboardInterrupt:
+        say_interrupted(f"{written} of {number} games have been written")
+        raise typer.Exit(INTERRUPTED) from None
     except REFUSALS as error:
         fail(error)
 
@@ -118,7 +128,7 @@ def _analyse(
     """List every legal move with what policies and the exact solver say of it."""
     try:
         game: str | Game = position
-        if not position.startswith("escoba/"):
+        if not position.startswith("escoba/") or _is_file(position):
             game = _position_of(Replay.load(position), turn)
         elif turn is not None:
             raise ValueError(f"--turn {turn} is not possible with a position; allowed: a replay")
@@ -155,6 +165,14 @@ def _table_text(replay: Replay, turn: int, faces: str) -> str:
     game = replay.game(turn)
     board = draw(game.rules, game.episode, game.record, faces=faces)
     return f"After {turn} of {replay.turns} turns\n{board}\n{game.to_text()}"
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):
+        # Text that no file can be called.
+        return False
 
 
 def _position_of(replay: Replay, turn: int | None) -> Game:
