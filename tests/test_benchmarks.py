@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import bars, ours, peers, report, run, runner
+from benchmarks import bars, ours, peers, policies, report, run, runner
 from benchmarks.bars import Bar
 from benchmarks.runner import Case, Measure, Missing, Ready, Result
 
@@ -250,3 +250,21 @@ def test_command_that_cannot_be_run_says_why(
     with pytest.raises(SystemExit, match="2"):
         run.main(arguments)
     assert error in capsys.readouterr().err
+
+
+def test_policies_are_measured(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policies, "SECONDS", 0.01)
+    views = policies.sampled_views(0)
+    legal = views.records["legal"]
+    assert len(views) == 256
+    # Every one a choice, at many stages of a round.
+    assert (legal & (legal - 1) != 0).all()
+    assert len(set(views.records["turn_index"].tolist())) > 20
+    assert policies.main(["--rounds", "2", "--policy", "greedy", "--policy", "random"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["policy", "greedy", "random"]
+    for arguments in (["--rounds", "0"], ["--policy", "gredy"]):
+        with pytest.raises(SystemExit):
+            policies.main(arguments)
