@@ -253,7 +253,8 @@ def test_sums_are_of_margins_played_to_the_end() -> None:
     numbers = np.ones(40, np.int64)
     sums = np.zeros((40, 512))
     greedy = 1
-    search_worlds(views.spec, views.records, views.keys, 0, 1, greedy, 20, 0, numbers, sums)
+    chosen = np.zeros((len(views), 1), np.int64)
+    search_worlds(views.spec, views.records, views.keys, chosen, greedy, 20, 0, numbers, sums)
     for i in range(40):
         moves = np.flatnonzero(sums[i])
         game = Batch(1)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from escoba_env.cards import NUM_ACTIONS, NUM_IDS, SEVEN_OF_OROS
+from escoba_env.engine.belief import begin_turn, draw_by_weight, likelihood, turns_since_deal
 from escoba_env.engine.bits import OROS, SEVENS, SUIT_MASKS, lowest, popcount, single
 from escoba_env.engine.counting import (
     MOST_MOVES,
@@ -50,6 +51,11 @@ COUNTING, GREEDY, RANDOM = range(3)
 
 CLUMP_OF_CARDS, CLUMP_OF_OROS = 3.0, 1.2
 """About how many cards, and oros, one capture takes."""
+
+BLOCK = 8
+"""Worlds that are drawn together by what others have played,"""
+CANDIDATES = 8
+"""each from so many deals."""
 
 SLOTS = 1 << 16
 LEAF_MOVES = 1024
@@ -380,14 +386,55 @@ def start_world(spec, s, key, world, desk, order, moves, copies):
 
 
 @entry
-def search_worlds(spec, records, keys, first, worlds, rollout, deals, solver_turns, numbers, sums):
+def believe_worlds(spec, records, keys, first, numbers, chosen):
+    """Chooses worlds by how well what others have played fits the cards they would hold.
+
+    Of ``CANDIDATES`` times as many deals each block of worlds is drawn by ``belief.likelihood``.
+
+    Args:
+        records: As for ``begin_search``, like all that is not named here.
+        keys: int64 (n,): the keys of the decisions.
+        first: The first world's number, a multiple of ``BLOCK``.
+        chosen: int64 (n, worlds): the numbers of the deals.
+    """
+    desk = make_desk()
+    order = np.empty(NUM_IDS, np.int8)
+    copies = np.empty(1, STATE)
+    weights = np.empty(BLOCK * CANDIDATES)
+    worlds = chosen.shape[1]
+    for i in range(len(records)):
+        if numbers[i] == 0:
+            continue
+        s = records[i]
+        # Nobody has played yet since hands were dealt; or turns cannot be taken back.
+        silent = s["viewer"] == NOBODY or turns_since_deal(spec[0], s) == 0
+        for begin in range(0, worlds, BLOCK):
+            end = min(begin + BLOCK, worlds)
+            start = (first + begin) * CANDIDATES
+            number = (end - begin) * CANDIDATES
+            if silent or spec[0]["building"]:
+                for w in range(begin, end):
+                    chosen[i, w] = start + w - begin
+                continue
+            for k in range(number):
+                copies[0] = s
+                deal_world(spec[0], copies[0], order, keys[i], start + k)
+                begin_turn(spec[0], copies[0])
+                weights[k] = likelihood(spec[0], copies[0], int(s["turn"]), desk)
+            point = hashed(word_of(keys[i], start)) / 4294967296.0
+            draw_by_weight(weights[:number], point, chosen[i, begin:end])
+            for w in range(begin, end):
+                chosen[i, w] += start
+
+
+@entry
+def search_worlds(spec, records, keys, chosen, rollout, deals, solver_turns, numbers, sums):
     """Plays every move out in some worlds and adds the margins up.
 
     Args:
         records: As for ``begin_search``, like all that is not named here.
         keys: int64 (n,): the keys of the decisions.
-        first: The first world's number.
-        worlds: Number of worlds.
+        chosen: int64 (n, worlds): the numbers of the worlds.
         rollout: As for ``play_on``.
         deals: Deals that a play-out goes on for, after the present one.
     """
@@ -395,13 +442,19 @@ def search_worlds(spec, records, keys, first, worlds, rollout, deals, solver_tur
     copies = np.empty(2, STATE)
     margins = np.empty(4)
     moves = np.empty((MOST_MOVES, 4), np.int64)
+    found = np.empty(MOST_MOVES)
     for i in range(len(records)):
         if numbers[i] == 0:
             continue
         s = records[i]
         side = int(s["turn"]) % spec[0]["sides"]
         stop = last_stock(spec[0], s, deals)
-        for w in range(first, first + worlds):
+        for place in range(chosen.shape[1]):
+            w = chosen[i, place]
+            if place and w == chosen[i, place - 1]:
+                for row in range(numbers[i]):
+                    sums[i, row] += found[row]
+                continue
             number = start_world(spec[0], s, keys[i], w, kit[0], kit[6], moves, copies)
             word = word_of(keys[i], w)
             for row in range(number):
@@ -410,6 +463,7 @@ def search_worlds(spec, records, keys, first, worlds, rollout, deals, solver_tur
                     spec[0], copies[1], moves[row, CARD], moves[row, TAKEN], moves[row, PLACE]
                 )
                 play_on(spec[0], copies[1], rollout, stop, solver_turns, word, kit, margins)
+                found[row] = margins[side]
                 sums[i, row] += margins[side]
 
 
@@ -460,7 +514,7 @@ def action_margins(spec, records, numbers, sums, weight, margins):
 
 
 @entry
-def start_worlds(spec, records, keys, first, worlds, deals, numbers, states, seats, stops):
+def start_worlds(spec, records, keys, chosen, deals, numbers, states, seats, stops):
     """Writes the games that a policy plays out: one for each decision, world and move, in order.
 
     Args:
@@ -476,7 +530,8 @@ def start_worlds(spec, records, keys, first, worlds, deals, numbers, states, sea
     for i in range(len(records)):
         if numbers[i] == 0:
             continue
-        for w in range(first, first + worlds):
+        for place in range(chosen.shape[1]):
+            w = chosen[i, place]
             number = start_world(spec[0], records[i], keys[i], w, desk, order, moves, copies)
             for row in range(number):
                 states[at] = copies[0]

@@ -31,8 +31,10 @@ MOST_WORLDS = 2**20
 MOST_DEALS = 20
 """Deals of a play-out that are enough for every pack."""
 MOST_TURNS = 42
-WORLDS_AT_ONCE = 8
+WORLDS_AT_ONCE = kernels.BLOCK
 """Worlds between two looks at the clock."""
+WORLDS_OF_A_CALL = 4096
+"""Worlds of a decision that are chosen in one call: a multiple of the above."""
 GAMES_AT_ONCE = 16_384
 """Play-outs by a learned policy that are played side by side."""
 WORLDS_OF_A_UNIT = 1024
@@ -69,9 +71,9 @@ def check_threads(threads: Any) -> int:
 class SearchPolicy:
     """Plays every move out in many random deals of the hidden cards, and takes the best on average.
 
-    The cards that the seat has not seen are dealt anew, all deals equally likely, ``worlds`` times
-    (determinised search; Ginsberg, *GIB*, 2001). In each the moves are compared by play-outs of a
-    policy that every seat follows. What ``counting`` says of a move counts like 24 more worlds.
+    The cards that the seat has not seen are dealt anew ``worlds`` times (determinised search;
+    Ginsberg, *GIB*, 2001). In each deal the moves are compared by play-outs of a policy that every
+    seat follows. What ``counting`` says of a move counts like 24 more worlds.
     With two players and nothing but the other hand hidden, the exact solver plays instead.
 
     It looks at the margin of the present round, in a match too. The same view and key give the same
@@ -87,6 +89,9 @@ class SearchPolicy:
             play-out; default 6. It knows all cards of its world.
         time: Seconds for each decision, in place of ``worlds``: results then depend on the machine.
         threads: Threads that share the decisions of a call; results do not depend on it.
+        belief: Whether deals are the likelier, the better what others have played since hands were
+            dealt fits the cards that they would hold; default: all are equally likely. Others are
+            taken to play by what ``counting`` says, with errors. Without effect with building.
 
     Raises:
         ValueError: If an option is not possible, by name.
@@ -108,7 +113,11 @@ class SearchPolicy:
         solver_turns: int = 6,
         time: float | None = None,
         threads: int = 1,
+        belief: bool = False,
     ) -> None:
+        if not isinstance(belief, bool):
+            raise ValueError(f"option belief={belief!r} is not possible; allowed: true or false")
+        self.belief = belief
         if worlds is not None and time is not None:
             raise ValueError(f"options worlds={worlds!r} and time={time!r}; allowed: one of them")
         self.worlds = whole("option worlds", 64 if worlds is None else worlds, 1, MOST_WORLDS)
@@ -188,10 +197,13 @@ class SearchPolicy:
     ) -> None:
         """Adds the margins of every move in some worlds."""
         if self._player is None:
-            kernels.search_worlds(
-                *(views.spec, views.records, views.keys, first, worlds, self._rollout),
-                *(self.deals, self.solver_turns, numbers, sums),
-            )
+            for world in range(first, first + worlds, WORLDS_OF_A_CALL):
+                number = min(WORLDS_OF_A_CALL, first + worlds - world)
+                kernels.search_worlds(
+                    *(views.spec, views.records, views.keys),
+                    *(self._chosen(views, world, number, numbers), self._rollout),
+                    *(self.deals, self.solver_turns, numbers, sums),
+                )
             return
         totals = np.zeros_like(sums)
         ends = np.cumsum(numbers * worlds)
@@ -203,7 +215,9 @@ class SearchPolicy:
             part = slice(begin, end)
             at_once = worlds
             if ends[end - 1] - done > GAMES_AT_ONCE:
-                at_once = max(1, GAMES_AT_ONCE // int(numbers[begin]))
+                # Whole blocks of worlds, which are chosen together.
+                blocks = GAMES_AT_ONCE // (int(numbers[begin]) * kernels.BLOCK)
+                at_once = max(1, blocks) * kernels.BLOCK
             for world in range(first, first + worlds, at_once):
                 number = min(at_once, first + worlds - world)
                 self._play_out(
@@ -211,6 +225,17 @@ class SearchPolicy:
                 )
             begin = end
         sums += totals
+
+    def _chosen(
+        self, views: Views, first: int, worlds: int, numbers: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Chooses the deals that some worlds of each decision are, int64 (n, worlds)."""
+        chosen = np.empty((len(views), worlds), np.int64)
+        if self.belief:
+            kernels.believe_worlds(views.spec, views.records, views.keys, first, numbers, chosen)
+        else:
+            chosen[:] = np.arange(first, first + worlds)
+        return chosen
 
     def _play_out(
         self,
@@ -229,7 +254,8 @@ class SearchPolicy:
         states: Records = np.empty(size, STATE)
         seats, stops = np.empty((2, size), np.int64)
         kernels.start_worlds(
-            *(views.spec, views.records, views.keys, first, worlds, self.deals, numbers),
+            *(views.spec, views.records, views.keys),
+            *(self._chosen(views, first, worlds, numbers), self.deals, numbers),
             *(states, seats, stops),
         )
         margins = np.empty(size)
