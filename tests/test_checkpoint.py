@@ -809,7 +809,7 @@ def test_a_shipped_checkpoint_is_found_by_name(shipped: Path) -> None:
 )
 def test_a_name_leads_nowhere_but_to_a_shipped_checkpoint(shipped: Path, name: str) -> None:
     assert (shipped / name).exists() or name.startswith("../shipped")
-    with pytest.raises(ValueError, match=r"is unknown; allowed: random, greedy, .*good, or"):
+    with pytest.raises(ValueError, match=r"is unknown; allowed: random, greedy, .*good, the"):
         load_policy(name)
 
 

@@ -362,7 +362,7 @@ def test_nothing_works_before_reset_or_after_the_end():
         ({"seat": True}, "seat True"),
         ({"seat": "any"}, "seat 'any'.*'random'"),
         ({"opponents": "gredy"}, "'gredy'"),
-        ({"opponents": 5}, "opponents=5.*one policy"),
+        ({"opponents": 5}, "opponents=5: policy 5 is not possible"),
         ({"opponents": []}, r"opponents=\[\].*list of 1"),
         ({"opponents": ["greedy", "greedy"]}, "list of 1"),
         ({"opponents": [5]}, "policy 5"),

@@ -32,28 +32,31 @@ def load_opponents(opponents: Opponent | Sequence[Opponent], players: int) -> tu
     Raises:
         ValueError: If there are too few or too many, or one is not possible.
     """
-    if not isinstance(opponents, list | tuple):
-        opponents = [opponents] * (players - 1)
-    if len(opponents) != players - 1:
+    others = opponents if isinstance(opponents, list | tuple) else [opponents] * (players - 1)
+    if len(others) != players - 1:
         raise ValueError(
             f"opponents={opponents!r}; allowed: one policy or policy name, or a list of "
             f"{players - 1}, one for each other seat in the order of play"
         )
     loaded: dict[str, Policy] = {}
-    for policy in opponents:
-        if isinstance(policy, str | Path) and str(policy) not in loaded:
-            loaded[str(policy)] = load_policy(policy)
-    policies = tuple(
-        loaded[str(policy)] if isinstance(policy, str | Path) else load_policy(policy)
-        for policy in opponents
-    )
+    policies = []
+    for policy in others:
+        if isinstance(policy, str | Path):
+            if str(policy) not in loaded:
+                loaded[str(policy)] = load_policy(policy)
+            policies.append(loaded[str(policy)])
+            continue
+        try:
+            policies.append(load_policy(policy))
+        except ValueError as error:
+            raise ValueError(f"opponents={opponents!r}: {error}") from error
     for policy in policies:
         if getattr(policy, "cheats", False):
             raise ValueError(
                 f"opponent {policy.name!r} sees hidden cards; allowed: policies that play by what "
                 f"they know (those that cheat are to measure others by, with evaluate and its like)"
             )
-    return policies
+    return tuple(policies)
 
 
 def fixed_seat(seat: int | str, players: int) -> int | None:
