@@ -105,6 +105,30 @@ def test_a_shard_is_read_as_it_was_written(tmp_path):
     assert about["noise"] > 0
 
 
+def test_an_endgame_shard_holds_exact_labels_of_the_last_decisions_alone(tmp_path):
+    work = unit(tmp_path / "a", behaviour="counting", endgame=True, deals=30)
+    assert work.play(load_policy)["noise"] == 0
+    shard = load_shard(tmp_path / "a")
+    left = shard.records["stock_size"] - shard.records["stock_next"]
+    assert len(left) > 60
+    assert (left < 6).all()
+    views = shard.views(np.arange(len(left)))
+    exact = solve_views(views).actions
+    labelled = ~np.isnan(shard.values)
+    np.testing.assert_array_equal(shard.values[labelled], exact[labelled])
+
+
+def test_endgame_deals_are_learned_from_beside_the_others(tmp_path):
+    rounds = [{"deals": 20, "teacher": "search:worlds=2", "endgame_deals": 30}]
+    policy = distil(tiny(rounds=rounds), tmp_path / "run", workers=1)
+    labels = {
+        path.name: len(load_shard(path).records) for path in tmp_path.rglob("*0*.safetensors")
+    }
+    assert sum(name.startswith("end-") for name in labels) == 3
+    # All but the last whole shard, which is for validation.
+    assert policy.card.training["labels"] == sum(labels.values()) - labels["0001-00.safetensors"]
+
+
 def test_a_shard_depends_on_what_it_says_alone(tmp_path):
     for name in "ab":
         unit(tmp_path / name).play(load_policy)
@@ -270,6 +294,26 @@ def test_no_two_rounds_tables_or_seeds_share_a_deal():
         ({"rounds": [{"deals": 10, "teacher": "search"}]}, "fewer than 2 shards"),
         ({"rounds": [{"deals": 40, "teacher": "search", "explore": 1.5}]}, "explore"),
         ({"epochs": 0}, "epochs"),
+        (
+            {
+                "tables": [{"players": 3}],
+                "rounds": [{"deals": 40, "teacher": "search", "endgame_deals": 40}],
+            },
+            "possible with two players",
+        ),
+        (
+            {
+                "rounds": [
+                    {
+                        "deals": 40,
+                        "teacher": "search",
+                        "endgame_deals": 40,
+                        "endgame_behaviour": "teacher",
+                    }
+                ]
+            },
+            "other than 'teacher'",
+        ),
         ({"surprise": 1}, "unknown key 'surprise'"),
     ],
 )

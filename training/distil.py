@@ -66,6 +66,10 @@ class RoundSettings(Settings):
     """Who moves in these deals: a policy, or ``teacher``: whatever has the highest label."""
     explore: float = Field(0.1, ge=0, le=1)
     """Chance of a random action in its place."""
+    endgame_deals: int = Field(0, ge=0)
+    """Two players: further deals of which only the last decisions are labelled, exactly."""
+    endgame_behaviour: str = "counting"
+    """Who moves in these deals, as for ``behaviour``, but not ``teacher``."""
 
 
 class MeasureSettings(Settings):
@@ -144,11 +148,16 @@ class DistilConfig(Settings):
                 f"{self.encoding!r}; allowed: encoding 'universal_tactical', or tables of one kind"
             )
         for number, settings in enumerate(self.rounds, 1):
-            if (
-                number == 1
-                and self.start is None
-                and POLICY in settings.teacher + settings.behaviour
+            named = settings.teacher + settings.behaviour + settings.endgame_behaviour
+            if settings.endgame_deals and (
+                settings.endgame_behaviour == TEACHER
+                or any(rules.players != 2 for rules in self.all_rules())
             ):
+                raise ValueError(
+                    f"endgame_deals of round {number} are possible with two players and an "
+                    f"endgame_behaviour other than {TEACHER!r} alone"
+                )
+            if number == 1 and self.start is None and POLICY in named:
                 raise ValueError(f"round 1 asks for {POLICY}, and there is none before it")
             shards = -(-settings.deals // self.shard_deals) // len(self.all_rules())
             if shards <= VALIDATION_SHARDS:
@@ -195,8 +204,9 @@ def distil(
         home = folder / f"round-{number + 1}"
         units = label_units(config, number, home, before)
         _make_labels(units, home, workers or cores(), console)
-        last = len(units) - VALIDATION_SHARDS * len(config.tables)
-        shards += [(Path(unit.path), place >= last) for place, unit in enumerate(units)]
+        whole = sum(not unit.endgame for unit in units)
+        last = range(whole - VALIDATION_SHARDS * len(config.tables), whole)
+        shards += [(Path(unit.path), place in last) for place, unit in enumerate(units)]
         checkpoint = home / "checkpoint"
         if not checkpoint.is_dir():
             policy = _learn(config, number, home, shards, before, console)
@@ -225,7 +235,10 @@ def label_units(
     """
     settings = config.rounds[number]
     names = {}
-    for role, name in (("teacher", settings.teacher), ("behaviour", settings.behaviour)):
+    named = {"teacher": settings.teacher, "behaviour": settings.behaviour}
+    if settings.endgame_deals:
+        named["endgame_behaviour"] = settings.endgame_behaviour
+    for role, name in named.items():
         names[role] = name.replace(POLICY, policy or "")
         try:
             loaded = None if names[role] == TEACHER else load_policy(names[role])
@@ -252,7 +265,23 @@ def label_units(
                     first=place * config.shard_deals,
                     deals=config.shard_deals,
                     explore=settings.explore,
-                    **names,
+                    teacher=names["teacher"],
+                    behaviour=names["behaviour"],
+                )
+            )
+    for place in range(-(-settings.endgame_deals // config.shard_deals) // len(rules)):
+        for table, of_table in enumerate(rules):
+            units.append(
+                LabelUnit(
+                    path=str(home / "labels" / f"end-{place:04}-{table:02}.safetensors"),
+                    rules=of_table,
+                    seed=_seed_of(config.seed, number, table + len(rules)),
+                    first=place * config.shard_deals,
+                    deals=config.shard_deals,
+                    explore=settings.explore,
+                    teacher=names["teacher"],
+                    behaviour=names["endgame_behaviour"],
+                    endgame=True,
                 )
             )
     return units

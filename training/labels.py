@@ -93,6 +93,8 @@ class LabelUnit(UnitOfWork):
         seed: Seed of the deals.
         first: The first of them.
         deals: Number of them.
+        endgame: Whether only decisions after the last deal are labelled, of two players, which the
+            solver does without the teacher. The teacher then is no behaviour.
     """
 
     path: str
@@ -103,6 +105,7 @@ class LabelUnit(UnitOfWork):
     seed: int
     first: int
     deals: int
+    endgame: bool = False
 
     def key(self, identify: Callable[[Any], str]) -> dict[str, Any]:
         """Returns everything that the shard depends on, for JSON."""
@@ -115,6 +118,7 @@ class LabelUnit(UnitOfWork):
             "seed": self.seed,
             "first": self.first,
             "deals": self.deals,
+            "endgame": self.endgame,
         }
 
     def play(self, load: Load) -> dict[str, Any]:
@@ -132,9 +136,14 @@ class LabelUnit(UnitOfWork):
             live = np.flatnonzero(~batch.over)
             while live.size:
                 views = batch.views(live)
-                labels = label(teacher, views, memory)
-                records.append(views.records)
-                values.append(labels)
+                labels = np.full((len(views), NUM_ACTIONS), np.nan, np.float32)
+                rows = np.arange(len(views))
+                if self.endgame:
+                    rows = np.flatnonzero(_is_last_deal(views))
+                if rows.size:
+                    labels[rows] = label(teacher, views[rows], memory)
+                    records.append(pick_records(views.records, rows))
+                    values.append(labels[rows])
                 batch.step(_choose(views, labels, behaviour, self.explore, rng), live)
                 live = live[~batch.over[live]]
         all_records = np.concatenate([part.view(_BYTES) for part in records]).view(STATE)
@@ -248,6 +257,13 @@ def joined(shards: Sequence[Shard]) -> list[Shard]:
         )
         for rules, parts in by_rules.items()
     ]
+
+
+def _is_last_deal(views: Views) -> NDArray[np.bool_]:
+    records, rules = views.records, views.rules
+    stock = records["stock_size"].astype(np.int64) - records["stock_next"]
+    last: NDArray[np.bool_] = stock < rules.players * rules.hand_size
+    return last
 
 
 def _legal(views: Views) -> NDArray[np.bool_]:

@@ -73,7 +73,7 @@ class SearchPolicy:
 
     The cards that the seat has not seen are dealt anew ``worlds`` times (determinised search;
     Ginsberg, *GIB*, 2001). In each deal the moves are compared by play-outs of a policy that every
-    seat follows. What ``counting`` says of a move counts like 24 more worlds.
+    seat follows. What ``counting`` says of a move counts like some more worlds.
     With two players and nothing but the other hand hidden, the exact solver plays instead.
 
     It looks at the margin of the present round, in a match too. The same view and key give the same
@@ -89,6 +89,7 @@ class SearchPolicy:
             play-out; default 6. It knows all cards of its world.
         time: Seconds for each decision, in place of ``worlds``: results then depend on the machine.
         threads: Threads that share the decisions of a call; results do not depend on it.
+        prior: As many worlds what ``counting`` says of a move counts for; default 24.
         belief: Whether deals are the likelier, the better what others have played since hands were
             dealt fits the cards that they would hold; default: all are equally likely. Others are
             taken to play by what ``counting`` says, with errors. Without effect with building.
@@ -114,10 +115,13 @@ class SearchPolicy:
         time: float | None = None,
         threads: int = 1,
         belief: bool = False,
+        prior: int | None = None,
     ) -> None:
         if not isinstance(belief, bool):
             raise ValueError(f"option belief={belief!r} is not possible; allowed: true or false")
         self.belief = belief
+        if prior is not None:
+            self._prior = whole("option prior", prior, 0, MOST_WORLDS)
         if worlds is not None and time is not None:
             raise ValueError(f"options worlds={worlds!r} and time={time!r}; allowed: one of them")
         self.worlds = whole("option worlds", 64 if worlds is None else worlds, 1, MOST_WORLDS)
