@@ -189,10 +189,15 @@ class ONNXPolicy(CardPolicy):
             raise ValueError(f"policy option {min(unknown)!r} is unknown; allowed: sample")
         path = Path(path)
         try:
+            # A device or a pipe may have no end.
+            if path.exists() and not path.is_file():
+                raise CheckpointError(f"{path} is no file")
             if path.stat().st_size > MAX_BYTES:
                 raise CheckpointError(f"{path} is larger than {MAX_BYTES} bytes")
             content = path.read_bytes()
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            if isinstance(error, CheckpointError):
+                raise
             raise CheckpointError(f"{path} cannot be read: {error}") from None
         return cls(content, where=str(path), **options)
 

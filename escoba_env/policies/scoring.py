@@ -148,7 +148,7 @@ class CardPolicy(ScoringPolicy):
             and isinstance(config, dict)
             and config.get("reward") == "margin"
             and config.get("reward_timing", "round_end") == "round_end"
-            and isinstance(config.get("reward_scale"), int | float)
+            and _is_scale(config.get("reward_scale"))
         )
 
     def margins(self, views: Views) -> NDArray[np.float32]:
@@ -187,6 +187,11 @@ def encoding_of(card: PolicyCard) -> Encoding:
         return Encoding(card.encoding, make_rules(card.rules), card.episode, card.memory)
     except RulesError as error:
         raise CheckpointError(f"checkpoint {card.name!r}: {error}") from None
+
+
+def _is_scale(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 < value < float("inf")
 
 
 def _columns(encoding: Encoding) -> list[tuple[str, tuple[int, ...]]]:

@@ -241,6 +241,25 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
         load_policy(tmp_path / "none.onnx")
 
 
+@pytest.mark.parametrize("target", ["/dev/zero", "/dev/null"])
+def test_a_device_is_refused_before_it_is_read(target, tmp_path):
+    (tmp_path / "x.onnx").symlink_to(target)
+    with pytest.raises(CheckpointError, match="is no file"):
+        load_policy(tmp_path / "x.onnx")
+
+
+def test_a_folder_is_refused(tmp_path):
+    (tmp_path / "x.onnx").mkdir()
+    with pytest.raises(ValueError, match=r"x\.onnx"):
+        load_policy(tmp_path / "x.onnx")
+
+
+@pytest.mark.parametrize("scale", [0, -1, True, "0.5", None])
+def test_values_in_a_scale_that_is_none_are_no_margins(scale, tmp_path):
+    policy = make_policy(training={"config": {"reward": "margin", "reward_scale": scale}})
+    assert not policy.expects_margins
+
+
 def test_an_unknown_option_of_a_file_is_refused(exported):
     with pytest.raises(ValueError, match="'depth' is unknown; allowed: sample"):
         load_policy(f"{exported}:depth=3")
