@@ -32,6 +32,14 @@ def make_policy(depth=1, name="mine"):
 def raising():
     raise RuntimeError("out of luck")
 
+def exiting():
+    raise SystemExit(3)
+
+def failing():
+    def play(observation, mask):
+        raise KeyError("inner")
+    return play
+
 def nothing():
     return None
 
@@ -192,6 +200,7 @@ def test_options_go_to_the_factory(module):
     ("factory", "message"),
     [
         ("raising", "its factory raised RuntimeError: out of luck"),
+        ("exiting", "its factory raised SystemExit: 3"),
         ("nothing", "its factory returned no policy: policy None is not possible"),
         ("a_name", "its factory returned 'greedy'; allowed: a policy, not a name"),
         ("a_class", "its factory returned no policy"),
@@ -205,7 +214,7 @@ def test_a_factory_that_fails_says_how(factory, message, module):
         load_policy(f"{module}:{factory}")
 
 
-@pytest.mark.parametrize("factory", ["illegal", "words", "far"])
+@pytest.mark.parametrize("factory", ["illegal", "words", "far", "failing", "exiting"])
 def test_a_module_that_plays_nonsense_is_one_line_in_the_command(factory, module):
     result = subprocess.run(
         [sys.executable, "-m", "escoba_env", "evaluate", f"{module}:{factory}", "random",

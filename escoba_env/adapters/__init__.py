@@ -22,17 +22,17 @@ def require(module: str, extra: str, *, at_least: str, below: str | None = None)
         below: The first version that it does not work with; ``None`` if none is known.
 
     Raises:
-        ModuleNotFoundError: If it is not installed; the message names the extra.
+        ModuleNotFoundError: If it, or what it needs, is not installed; the message names the extra.
         ImportError: If another version is installed; the message names both.
     """
     install = f"pip install 'escoba-env[{extra}]'"
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != module.partition(".")[0]:
-            raise
+        own = error.name is None or error.name.partition(".")[0] == module.partition(".")[0]
+        what = module if own else f"{error.name}, which {module} needs,"
         raise ModuleNotFoundError(
-            f"{module} is not installed: {install}", name=error.name, path=error.path
+            f"{what} is not installed: {install}", name=error.name, path=error.path
         ) from None
     version = _version(found, module.partition(".")[0])
     if version is not None:
@@ -56,4 +56,8 @@ def _version(module: ModuleType, top: str) -> str | None:
 
 def _numbers(version: str) -> tuple[int, ...]:
     match = re.match(r"\d+(\.\d+)*", version)
-    return tuple(int(part) for part in match[0].split(".")) if match else ()
+    numbers = [int(part) for part in match[0].split(".")] if match else []
+    # 2 is no older than 2.0.
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import torch
 
 METADATA_KEY = "escoba_card"
+MAX_CARD = 1 << 20
 MAX_BYTES = 1 << 30
 """A file larger than this is refused before it is read."""
 
@@ -157,6 +158,8 @@ class ONNXPolicy(CardPolicy):
                 f"{where} has no card ({METADATA_KEY} in its metadata); allowed: files that "
                 f"save_onnx or escoba export wrote"
             )
+        if len(card[0]) > MAX_CARD:
+            raise CheckpointError(f"the card of {where} is larger than {MAX_CARD} bytes")
         super().__init__(parse_card(card[0], f"the card of {where}", PolicyCard), sample=sample)
         if _keeps_elsewhere(model):
             raise CheckpointError(f"{where} keeps numbers in other files; allowed: one file")
@@ -166,7 +169,7 @@ class ONNXPolicy(CardPolicy):
         options.log_severity_level = 4
         try:
             self._session = runtime.InferenceSession(
-                content, options, providers=["CPUExecutionProvider"]
+                content, options, providers=["CPUExecutionProvider"], enable_fallback=False
             )
         except Exception as error:  # noqa: BLE001  (its errors have no common base)
             raise CheckpointError(f"{where} cannot be run: {error}") from None
@@ -206,12 +209,7 @@ class ONNXPolicy(CardPolicy):
     ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
         """Scores actions by the network; see ``ScoringPolicy.score``."""
         outputs = self.run(observations, masks)
-        logits = outputs[0]
-        if logits.shape != masks.shape:
-            raise ValueError(
-                f"policy {self.name!r} gives logits {logits.shape}; allowed: {masks.shape}"
-            )
-        return logits, outputs[1] if len(outputs) > 1 else None
+        return outputs[0], outputs[1] if len(outputs) > 1 else None
 
     @property
     def expects_margins(self) -> bool:
@@ -223,10 +221,21 @@ class ONNXPolicy(CardPolicy):
     ) -> list[NDArray[np.float32]]:
         """Runs the network; returns its outputs, logits first."""
         feed = {"observation": observations, "action_mask": masks}
-        result: list[NDArray[np.float32]] = self._session.run(
-            self._outputs, {name: feed[name] for name in self._inputs}
-        )
-        return result
+        try:
+            outputs: list[NDArray[np.float32]] = self._session.run(
+                self._outputs, {name: feed[name] for name in self._inputs}
+            )
+        except Exception as error:  # its errors have no common base
+            raise ValueError(f"policy {self.name!r} cannot be run: {error}") from error
+        rows = len(masks)
+        shapes = [masks.shape, (rows,)][: len(outputs)]
+        found = [(getattr(o, "dtype", type(o)), getattr(o, "shape", None)) for o in outputs]
+        if found != [(np.dtype(np.float32), shape) for shape in shapes]:
+            raise ValueError(
+                f"policy {self.name!r} gives {found} for {rows} rows; allowed: logits float32 "
+                f"{masks.shape} and perhaps value float32 {(rows,)}"
+            )
+        return outputs
 
     def _check_interface(self, where: str) -> None:
         shape = self.encoding.shape
@@ -254,6 +263,11 @@ class ONNXPolicy(CardPolicy):
                 f"{where} has inputs {self._inputs} and outputs {self._outputs}; allowed: "
                 f"observation and action_mask, logits and perhaps value"
             )
+        for rows in _TRIALS:
+            try:
+                self.run(*_random_rows(self.encoding, rows))
+            except ValueError as error:
+                raise CheckpointError(f"{where}: {error}") from None
 
 
 def export_policy(policy: Policy, path: str | Path) -> None:

@@ -10,7 +10,7 @@ from gymnasium import logger, spaces
 from numpy.typing import NDArray
 
 from escoba_env.adapters import require
-from escoba_env.batch import MAX_GAMES, Batch, IllegalActionError, explain_illegal
+from escoba_env.batch import MAX_GAMES, Batch, IllegalActionError, check_seed, explain_illegal
 from escoba_env.cards import NUM_ACTIONS
 from escoba_env.checks import whole
 from escoba_env.encoding import Encoding
@@ -105,7 +105,7 @@ class EscobaPufferEnv(pufferlib.PufferEnv):
         )
         self._players = self.batch.rules.players
         self._penalty = penalty_of(self.batch.rules, reward)
-        self._seed = seed
+        self._seed = None if seed is None else check_seed(seed)
         self._started = False
         self.num_agents = num_games * self._players
         size = self.batch.encoding.size
@@ -146,7 +146,7 @@ class EscobaPufferEnv(pufferlib.PufferEnv):
             self.batch.restart(np.arange(len(self.batch)))
         else:
             seed = self._seed if seed is None else seed
-            self.batch.reset(fresh_seed() if seed is None else int(seed))
+            self.batch.reset(fresh_seed() if seed is None else check_seed(seed))
         self._started = True
         self._returns[:] = 0
         self.rewards[:] = 0

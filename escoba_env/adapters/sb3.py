@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
-import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
+from escoba_env.adapters import require
+from escoba_env.cards import NUM_ACTIONS
 from escoba_env.encoding import Encoding
 from escoba_env.policies.scoring import ScoringPolicy
+
+# Before what is imported from it, so that an error says what to install.
+require("torch", "learned", at_least="2.8")
+
+import torch  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+
+_TRIAL_ROWS = 4
+_TOLERANCE = 1e-3
 
 
 class SB3Policy(ScoringPolicy):
@@ -94,6 +104,14 @@ class ModelNetwork(nn.Module):
                 f"model {kind} is not possible; allowed: PPO, A2C, MaskablePPO, DQN and others "
                 f"with one network for the logits or values of all actions and no memory"
             )
+        actions = getattr(model, "action_space", None)
+        if not isinstance(actions, spaces.Discrete) or (actions.n, actions.start) != (
+            NUM_ACTIONS,
+            0,
+        ):
+            raise ValueError(
+                f"model {kind} has the action space {actions}; allowed: Discrete({NUM_ACTIONS})"
+            )
         space = model.observation_space
         self.takes_mask = isinstance(space, spaces.Dict)
         if self.takes_mask and set(space.spaces) == {"observation", "action_mask"}:
@@ -120,6 +138,8 @@ class ModelNetwork(nn.Module):
             self.register_buffer("mean", torch.from_numpy(statistics.mean.astype(np.float32)))
             self.register_buffer("deviation", torch.from_numpy(deviation.astype(np.float32)))
             self.clip = float(normalizer.clip_obs)
+        if actor_critic:
+            self._compare(kind, encoding)
 
     def forward(self, observation: Tensor, action_mask: Tensor) -> tuple[Tensor, ...]:
         """Scores actions.
@@ -147,13 +167,49 @@ class ModelNetwork(nn.Module):
             actor, critic = self.policy.mlp_extractor(features)
         return self.policy.action_net(actor), self.policy.value_net(critic).squeeze(-1)
 
+    def _compare(self, kind: str, encoding: Encoding) -> None:
+        """Sees that the scores are those that the model itself draws actions from.
+
+        Raises:
+            ValueError: If they are not, as with a policy class that changes them.
+        """
+        rows = torch.rand(_TRIAL_ROWS, *encoding.shape, device=self.policy.device)
+        masks = torch.ones(_TRIAL_ROWS, NUM_ACTIONS, dtype=torch.bool, device=rows.device)
+        seen: Any = rows
+        if self.takes_mask:
+            seen = {"observation": rows, "action_mask": masks.float()}
+        normalizes, self.normalizes = self.normalizes, False
+        training = self.policy.training
+        self.policy.set_training_mode(False)
+        try:
+            with torch.no_grad():
+                own = self.policy.get_distribution(seen).distribution.logits
+                found = torch.log_softmax(self(rows, masks)[0], 1)
+        finally:
+            self.normalizes = normalizes
+            self.policy.set_training_mode(training)
+        if own.shape != found.shape or not torch.allclose(own, found, atol=_TOLERANCE):
+            raise ValueError(
+                f"model {kind} has a policy {type(self.policy).__name__} whose distribution is not "
+                f"that of its action_net; allowed: policies that change nothing between them"
+            )
+
 
 def _encoding_of(model: Any) -> Encoding | None:
     """Finds the encoding of a model's environment, under whatever wrappers."""
-    env = model.get_env()
+    env: Any = model.get_env() if hasattr(model, "get_env") else None
     while env is not None and hasattr(env, "venv"):
         env = env.venv
     encoding = getattr(env, "encoding", None)
     if encoding is None and getattr(env, "envs", None):
-        encoding = getattr(env.envs[0].unwrapped, "encoding", None)
+        inner = env.envs[0]
+        while isinstance(inner, gymnasium.Wrapper):
+            if isinstance(inner, gymnasium.ObservationWrapper):
+                raise ValueError(
+                    f"model {type(model).__name__} observes through {type(inner).__name__}, which "
+                    f"policies do not; allowed: environments whose observations are left as they "
+                    f"are, or changed by VecNormalize"
+                )
+            inner = inner.env
+        encoding = getattr(inner, "encoding", None)
     return encoding

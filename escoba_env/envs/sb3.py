@@ -13,9 +13,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
-from stable_baselines3.common.vec_env import VecEnv
-from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices
 
+from escoba_env.adapters import require
 from escoba_env.batch import MAX_SEED
 from escoba_env.cards import NUM_ACTIONS
 from escoba_env.checks import whole
@@ -25,6 +24,12 @@ from escoba_env.envs.table import box_of
 from escoba_env.envs.tables import NEXT_GAME, Tables
 from escoba_env.policies import Policy
 from escoba_env.rules import Rules
+
+# Before what is imported from it, so that an error says what to install.
+require("stable_baselines3", "train", at_least="2.4")
+
+from stable_baselines3.common.vec_env import VecEnv  # noqa: E402
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices  # noqa: E402
 
 StepReturn = tuple[NDArray[Any], NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]
 

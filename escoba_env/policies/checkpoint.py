@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
@@ -49,7 +49,7 @@ class PolicyCard(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     format_version: Literal[1] = 1
-    name: str = Field(min_length=1)
+    name: str = Field(min_length=1, max_length=200)
     encoding: str
     encoding_version: int
     memory: Literal["perfect", "visible"] = "perfect"
@@ -58,6 +58,13 @@ class PolicyCard(BaseModel):
     training: dict[str, Any] = {}
     strength: dict[str, Any] = {}
     licence: str = "MIT"
+
+    @field_validator("name")
+    @classmethod
+    def _printable(cls, name: str) -> str:
+        if not name.isprintable():
+            raise ValueError("a name has no control characters")
+        return name
 
 
 class Card(PolicyCard):

@@ -72,7 +72,7 @@ class FunctionPolicy:
         """Chooses an action for each view; see ``Policy.act``.
 
         Raises:
-            ValueError: If the function answers with something else than an action.
+            ValueError: If the function raises, or answers with something else than an action.
         """
         table = (views.rules, views.episode)
         if table not in self._encodings:
@@ -82,13 +82,21 @@ class FunctionPolicy:
         called = f"action of policy {self.name!r}"
         last = NUM_ACTIONS - 1
         if self.batched:
-            answer = self.function(observations, masks.copy())
+            answer = self._ask(observations, masks.copy())
             return wholes(called, answer, (len(views),), 0, last)
         actions = np.empty(len(views), np.int64)
         for i in range(len(views)):
-            answer = self.function(observations[i].copy(), masks[i].copy())
+            answer = self._ask(observations[i].copy(), masks[i].copy())
             # Many frameworks answer with an array of one number.
             if isinstance(answer, np.ndarray) and answer.size == 1:
                 answer = answer.reshape(-1)[0]
             actions[i] = whole(called, answer, 0, last)
         return actions
+
+    def _ask(self, observation: NDArray[Any], mask: NDArray[np.int8]) -> Any:
+        try:
+            return self.function(observation, mask)
+        except Exception as error:  # somebody else's code
+            raise ValueError(
+                f"policy {self.name!r} raised {type(error).__name__}: {error}"
+            ) from error

@@ -205,7 +205,7 @@ def _made(name: str, find: Callable[[], Any], options: dict[str, Any]) -> Policy
     """Calls a factory that is somebody else's code, and says what it did wrong."""
     try:
         factory = find()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(
             f"policy {name!r} cannot be imported: {type(error).__name__}: {error}"
         ) from error
@@ -222,7 +222,7 @@ def _made(name: str, find: Callable[[], Any], options: dict[str, Any]) -> Policy
         pass
     try:
         made = factory(**options)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(
             f"policy {name!r}: its factory raised {type(error).__name__}: {error}"
         ) from error

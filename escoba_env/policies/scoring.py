@@ -160,6 +160,8 @@ class CardPolicy(ScoringPolicy):
         values = self.values(*self.observe(views)) if self.expects_margins else None
         if values is None:
             raise ValueError(f"policy {self.name!r} was not trained for the margin of a round")
+        if not np.isfinite(values).all():
+            raise ValueError(f"policy {self.name!r} expects a margin that is not finite")
         scale: Any = self.card.training["config"]["reward_scale"]
         result: NDArray[np.float32] = values / scale
         return result

@@ -219,6 +219,47 @@ def test_a_file_that_does_not_fit_is_refused(change, message, exported, tmp_path
         load_policy(path)
 
 
+def _cast_output(kind: int):
+    def change(model: onnx.ModelProto) -> None:
+        for node in model.graph.node:
+            node.output[:] = ["raw" if name == "logits" else name for name in node.output]
+        model.graph.node.append(helper.make_node("Cast", ["raw"], ["logits"], to=kind))
+        model.graph.output[0].type.tensor_type.elem_type = kind
+
+    return change
+
+
+def _one_row(model: onnx.ModelProto) -> None:
+    for node in model.graph.node:
+        node.output[:] = ["raw" if name == "logits" else name for name in node.output]
+    model.graph.initializer.append(helper.make_tensor("shape", TensorProto.INT64, [2], [1, 43]))
+    model.graph.node.append(helper.make_node("Reshape", ["raw", "shape"], ["logits"]))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [*(_cast_output(getattr(TensorProto, kind)) for kind in ("DOUBLE", "INT64", "STRING", "BOOL",
+       "FLOAT16")), _one_row],
+)  # fmt: skip
+def test_outputs_of_another_kind_are_refused_when_loaded(change, exported, tmp_path):
+    path = changed(exported, tmp_path / "bad.onnx", change)
+    with pytest.raises(CheckpointError, match=r"bad\.onnx"):
+        load_policy(path)
+
+
+def test_a_huge_card_is_refused(exported, tmp_path):
+    path = changed(exported, tmp_path / "bad.onnx", _with_card(training={"x": "y" * (1 << 20)}))
+    with pytest.raises(CheckpointError, match="larger than"):
+        load_policy(path)
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mred", "two\nlines", "x" * 201, ""])
+def test_a_name_that_is_none_is_refused(name, exported, tmp_path):
+    path = changed(exported, tmp_path / "bad.onnx", _with_card(name=name))
+    with pytest.raises(CheckpointError, match="is not a card: name"):
+        load_policy(path)
+
+
 @pytest.mark.parametrize("content", [b"", b"not onnx at all", b"\x80\x04\x95"])
 def test_a_file_that_is_no_onnx_is_refused(content, tmp_path):
     path = tmp_path / "bad.onnx"

@@ -760,7 +760,7 @@ def test_with_an_old_openspiel_the_message_names_both_versions():
         "import importlib.metadata as m; m.version = lambda name: '1.5'; "
         "import escoba_env.adapters.openspiel"
     )
-    assert "pyspiel 1.5 is installed; allowed: 2.0 or newer" in failure(code)
+    assert "open_spiel 1.5 is installed; allowed: 2.0 or newer" in failure(code)
 
 
 def failure(code):

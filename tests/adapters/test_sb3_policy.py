@@ -11,6 +11,7 @@ import torch
 from sb3_contrib import QRDQN, MaskablePPO, RecurrentPPO
 from stable_baselines3 import A2C, DQN, PPO
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.vec_env import VecNormalize
 
 from escoba_env import Batch, Encoding, evaluate, load_policy, make_rules
@@ -112,9 +113,53 @@ def test_a_model_of_another_kind_is_refused():
         load_policy(model)
 
 
+class Spaces(gym.Env):
+    """Observations as ours, and other actions."""
+
+    def __init__(self, actions):
+        size = Encoding("compact", make_rules("classic"), "round").size
+        self.observation_space = gym.spaces.Box(0, 1, (size,), np.float32)
+        self.action_space = actions
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [gym.spaces.Discrete(2), gym.spaces.Discrete(43, start=1), gym.spaces.Box(-1, 1, (43,)),
+     gym.spaces.MultiBinary(43)],
+    ids=str,
+)  # fmt: skip
+def test_a_model_of_other_actions_is_refused(actions):
+    model = PPO("MlpPolicy", Spaces(actions), device="cpu")
+    with pytest.raises(ValueError, match=r"has the action space .* allowed: Discrete\(43\)"):
+        SB3Policy(model, Encoding("compact", make_rules("classic"), "round"))
+
+
+class Negated(ActorCriticPolicy):
+    def _get_action_dist_from_latent(self, latent_pi):
+        return self.action_dist.proba_distribution(action_logits=-self.action_net(latent_pi))
+
+
+def test_a_policy_that_changes_its_scores_is_refused():
+    model = PPO(Negated, EscobaVecEnv(2), seed=1, device="cpu")
+    torch.nn.init.normal_(model.policy.action_net.weight)
+    with pytest.raises(ValueError, match="policy Negated whose distribution is not that"):
+        load_policy(model)
+
+
+def test_observations_that_a_wrapper_changes_are_refused():
+    def changed(env):
+        return gym.wrappers.TransformObservation(env, lambda o: o, env.observation_space)
+
+    env = make_vec_env("escoba_env/Escoba-v0", n_envs=1, wrapper_class=changed)
+    model = PPO("MultiInputPolicy", env, n_steps=16, batch_size=16, device="cpu")
+    with pytest.raises(ValueError, match="observes through TransformObservation"):
+        load_policy(model)
+
+
 def test_a_model_of_another_environment_is_refused():
     model = PPO("MlpPolicy", gym.make("CartPole-v1"), device="cpu")
     with pytest.raises(ValueError, match="model PPO: encoding None is not possible"):
         load_policy(model)
+    model = PPO("MlpPolicy", EscobaVecEnv(2, encoding="tactical"), device="cpu")
     with pytest.raises(ValueError, match=r"PPO observes Box.*has the shape"):
         SB3Policy(model, Encoding("compact", make_rules("classic"), "round"))

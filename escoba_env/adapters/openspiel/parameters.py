@@ -59,6 +59,10 @@ def parse_rules(text: str, players: int = 2, partnership: bool = False) -> Rules
     if name not in PRESETS and name not in SMALL_PACKS:
         allowed = ", ".join([*PRESETS, *SMALL_PACKS])
         raise RulesError(f"rules {name!r} are unknown; allowed: {allowed}")
+    names = [part.partition(":")[0] for part in parts]
+    twice = [field for field in names if names.count(field) > 1]
+    if twice:
+        raise RulesError(f"field {twice[0]!r} stands twice in rules {text!r}; allowed: once")
     fields: dict[str, Any] = dict(PRESETS.get(name, SMALL_PACKS.get(name, {})))
     for part in parts:
         field, colon, value = part.partition(":")
@@ -73,7 +77,10 @@ def parse_rules(text: str, players: int = 2, partnership: bool = False) -> Rules
 
 def _value(text: str) -> Any:
     words = {"true": True, "false": False, "none": "none"}
-    return words[text] if text in words else int(text) if text.isdecimal() else text
+    if text in words:
+        return words[text]
+    # Python refuses to read numbers of thousands of digits.
+    return int(text) if text.isdecimal() and len(text) < 20 else text
 
 
 def game_string(rules: Any = "classic", *, dealer: str = "last", **fields: Any) -> str:

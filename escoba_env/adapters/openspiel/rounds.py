@@ -20,6 +20,7 @@ from escoba_env.engine.record import HIDDEN, NOBODY, NOT_YET, PLAYING, STATE, lo
 from escoba_env.engine.score import MARGIN
 from escoba_env.notation import action_name
 
+require("open_spiel", "openspiel", at_least="2.0")
 pyspiel: Any = require("pyspiel", "openspiel", at_least="2.0")
 
 CHANCE: Any = pyspiel.PlayerId.CHANCE
