@@ -118,8 +118,8 @@ class ModelNetwork(nn.Module):
             space = space["observation"]
         if getattr(space, "shape", None) != encoding.shape:
             raise ValueError(
-                f"model {kind} observes {model.observation_space}; encoding {encoding.name!r} "
-                f"under its rules has the shape {encoding.shape}"
+                f"model {kind} observes {type(space).__name__} {getattr(space, 'shape', None)}; "
+                f"encoding {encoding.name!r} under its rules has the shape {encoding.shape}"
             )
         self.mean: Tensor
         self.deviation: Tensor
