@@ -28,7 +28,6 @@ from escoba_env.policies import Policy
 from escoba_env.rules import Rules
 
 # Before what is imported from it, so that an error says what to install.
-require("torch", "tianshou", at_least="2.8")
 require("tianshou", "tianshou", at_least="2.0", below="3")
 
 from tianshou.data import Batch  # noqa: E402

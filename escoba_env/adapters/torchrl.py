@@ -26,8 +26,6 @@ from escoba_env.policies import Policy
 from escoba_env.rules import Rules
 
 # Before what is imported from it, so that an error says what to install.
-require("torch", "torchrl", at_least="2.8")
-require("tensordict", "torchrl", at_least="0.14")
 require("torchrl", "torchrl", at_least="0.14")
 
 import torch  # noqa: E402

@@ -450,7 +450,7 @@ def search_worlds(spec, records, keys, chosen, rollout, deals, solver_turns, num
         side = int(s["turn"]) % spec[0]["sides"]
         stop = last_stock(spec[0], s, deals)
         for place in range(chosen.shape[1]):
-            w = chosen[i, place]
+            w = int(chosen[i, place])
             if place and w == chosen[i, place - 1]:
                 for row in range(numbers[i]):
                     sums[i, row] += found[row]
@@ -531,7 +531,7 @@ def start_worlds(spec, records, keys, chosen, deals, numbers, states, seats, sto
         if numbers[i] == 0:
             continue
         for place in range(chosen.shape[1]):
-            w = chosen[i, place]
+            w = int(chosen[i, place])
             number = start_world(spec[0], records[i], keys[i], w, desk, order, moves, copies)
             for row in range(number):
                 states[at] = copies[0]
