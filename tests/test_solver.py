@@ -28,6 +28,7 @@ from escoba_env.solver import (
     Memory,
     SolverLimitError,
     make_memory,
+    solvable,
     solve,
     solve_view,
     solve_views,
@@ -569,3 +570,20 @@ def test_it_finds_the_same_as_plain_python_without_a_warning() -> None:
 
 if __name__ == "__main__":
     json.dump(some_solutions(), sys.stdout)
+
+
+def test_solvable_views_are_those_that_are_solved() -> None:
+    """Each view is judged by itself."""
+    batch = Batch(60, skip_forced=True)
+    batch.reset(3)
+    batch.play_random(60 * 14)
+    views = batch.views(np.flatnonzero(~batch.over))
+    found = solvable(views)
+    assert found.any()
+    assert not found.all()
+    for i, known in enumerate(found):
+        if known:
+            solve_view(views[i : i + 1])
+            continue
+        with pytest.raises(ValueError, match="hides"):
+            solve_view(views[i : i + 1])

@@ -28,7 +28,7 @@ from escoba_env.evaluation.pool import Load, UnitOfWork
 from escoba_env.files import write_whole
 from escoba_env.policies import Policy
 from escoba_env.rules import Rules, make_rules
-from escoba_env.solver import Memory, SolverLimitError, make_memory, solve_views
+from escoba_env.solver import Memory, SolverLimitError, make_memory, solvable, solve_views
 
 TEACHER = "teacher"
 """As a behaviour: whatever has the highest label."""
@@ -93,8 +93,8 @@ class LabelUnit(UnitOfWork):
         seed: Seed of the deals.
         first: The first of them.
         deals: Number of them.
-        endgame: Whether only decisions after the last deal are labelled, of two players, which the
-            solver does without the teacher. The teacher then is no behaviour.
+        endgame: Whether only decisions are labelled in which everything is known by counting, which
+            the solver does without the teacher. The teacher then is no behaviour.
     """
 
     path: str
@@ -139,7 +139,7 @@ class LabelUnit(UnitOfWork):
                 labels = np.full((len(views), NUM_ACTIONS), np.nan, np.float32)
                 rows = np.arange(len(views))
                 if self.endgame:
-                    rows = np.flatnonzero(_is_last_deal(views))
+                    rows = np.flatnonzero(solvable(views))
                 if rows.size:
                     labels[rows] = label(teacher, views[rows], memory)
                     records.append(pick_records(views.records, rows))
@@ -202,6 +202,7 @@ def label(teacher: Policy, views: Views, memory: Memory | None = None) -> Floats
     values: Floats = find(views).astype(np.float32)
     settled = np.flatnonzero(np.isnan(values).all(1))
     if settled.size and views.rules.num_sides == 2:
+        settled = settled[solvable(views[settled])]
         _solve(views, settled, values, make_memory() if memory is None else memory)
     return values
 
@@ -210,8 +211,8 @@ def _solve(views: Views, rows: NDArray[np.int64], values: Floats, memory: Memory
     """Writes exact values of those decisions that have them."""
     try:
         solved = solve_views(views[rows], max_nodes=MAX_NODES, memory=memory).actions
-    except (ValueError, SolverLimitError):
-        # One of them hides something, or takes too long; which one is soon found.
+    except SolverLimitError:
+        # One of them takes too long; which one is soon found.
         if len(rows) > 1:
             middle = len(rows) // 2
             _solve(views, rows[:middle], values, memory)
@@ -257,13 +258,6 @@ def joined(shards: Sequence[Shard]) -> list[Shard]:
         )
         for rules, parts in by_rules.items()
     ]
-
-
-def _is_last_deal(views: Views) -> NDArray[np.bool_]:
-    records, rules = views.records, views.rules
-    stock = records["stock_size"].astype(np.int64) - records["stock_next"]
-    last: NDArray[np.bool_] = stock < rules.players * rules.hand_size
-    return last
 
 
 def _legal(views: Views) -> NDArray[np.bool_]:

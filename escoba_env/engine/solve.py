@@ -1033,9 +1033,7 @@ def fill_in(spec, s):
 
 
 @entry
-def fill_in_views(spec, records):
-    """Fills in many views; returns the first of which something stays hidden, or -1."""
+def fill_in_views(spec, records, filled):
+    """Fills in many views, and writes of which of them nothing stays hidden: bool (n,)."""
     for i in range(len(records)):
-        if not fill_in(spec[0], records[i]):
-            return i
-    return -1
+        filled[i] = fill_in(spec[0], records[i])

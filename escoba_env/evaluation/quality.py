@@ -157,10 +157,8 @@ class QualityUnit(Unit):
                     choice = legal & (legal - 1) != 0
                     chosen, at = actions[choice], games[choice]
                     records = views.records[choice]
-                    known = [
-                        kernels.fill_in_views(batch.spec, records[i : i + 1]) < 0
-                        for i in range(len(records))
-                    ]
+                    known = np.empty(len(records), np.bool_)
+                    kernels.fill_in_views(batch.spec, records, known)
                     losses = _losses(batch.spec, records[known], chosen[known], memory)
                     solved = losses[losses >= 0]
                     endgame += len(solved), (solved == 0).sum(), solved.sum()

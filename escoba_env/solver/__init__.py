@@ -244,6 +244,24 @@ def solve_views(
     return Solutions(actions.max(axis=1, initial=NO_VALUE), actions, nodes)
 
 
+def solvable(views: Views) -> NDArray[np.bool_]:
+    """Tells in which views of a table of two sides everything follows from what the seat knows.
+
+    Args:
+        views: Views of games in play.
+
+    Returns:
+        bool (n,): which of them :func:`solve_views` takes, given time.
+
+    Raises:
+        ValueError: As for :func:`solve`.
+    """
+    _check_views(views)
+    filled = np.empty(len(views), np.bool_)
+    kernels.fill_in_views(views.spec, views.records.copy(), filled)
+    return filled
+
+
 def _solution(
     spec: NDArray[Any],
     records: Records,
@@ -303,8 +321,10 @@ def _check_views(views: Views) -> None:
 def _filled_in(views: Views) -> Records:
     """Copies the records of views and fills in what is hidden in them."""
     records = views.records.copy()
-    unknown = kernels.fill_in_views(views.spec, records)
-    if unknown >= 0:
+    filled = np.empty(len(records), np.bool_)
+    kernels.fill_in_views(views.spec, records, filled)
+    if not filled.all():
+        unknown = int(filled.argmin())
         record = views.records[unknown]
         hands = [
             f"{int(count)} cards in the hand of seat {seat}"
