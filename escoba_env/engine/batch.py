@@ -15,6 +15,7 @@ from escoba_env.engine.outlook import WORK, greedy_action
 from escoba_env.engine.play import (
     RANDOM_DEALER,
     apply,
+    deal_hands,
     deal_round,
     hide,
     is_forced,
@@ -192,6 +193,14 @@ def set_legal(spec, states):
         s["legal"] = legal_picks(spec[0], s)
     else:
         s["legal"] = 0
+
+
+@entry
+def deal_next_hands(spec, states):
+    """Deals hands from the stock of a single game whose hands are empty, in the order it is in."""
+    s = states[0]
+    deal_hands(spec[0], s)
+    s["legal"] = legal_picks(spec[0], s)
 
 
 NUM_CATEGORIES = 7

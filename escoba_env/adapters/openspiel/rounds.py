@@ -37,7 +37,7 @@ def _at(field: str) -> int:
 
 
 _LEGAL, _PLAYED, _PLACING, _PHASE = map(_at, ("legal", "played", "placing", "phase"))
-_STOCK, _STOCK_NEXT, _DEALER = map(_at, ("stock", "stock_next", "dealer"))
+_STOCK, _STOCK_NEXT = map(_at, ("stock", "stock_next"))
 _TURN, _TURN_INDEX = map(_at, ("turn", "turn_index"))
 _NOBODY = NOBODY & 0xFF
 _WORD = struct.Struct("=q").unpack_from
@@ -248,21 +248,14 @@ class Round:
         start = buffer[_STOCK_NEXT]
         order = bytes((*cards, *self.drawn[:first], *self.undealt))
         buffer[_STOCK + start : _STOCK + start + len(order)] = order
-        hands = [0] * rules.players
-        for i, card in enumerate(cards):
-            seat = (buffer[_DEALER] + 1 + i // rules.hand_size) % rules.players
-            hands[seat] |= 1 << card
         if self.dealt:
-            record = self.record
-            record["hands"][: rules.players] = hands
-            record["hand_counts"][: rules.players] = rules.hand_size
-            buffer[_STOCK_NEXT] = start + len(cards)
-            kernels.set_legal(self.table.spec, self.states)
+            kernels.deal_next_hands(self.table.spec, self.states)
         else:
             kernels.deal_from_stock(self.table.spec, self.states, 0)
             first_table = " ".join([NAMES[card] for card in self.drawn[:first]])
             self.log += f"table {first_table or '-'}, turns"
-        self.dealt += (tuple(hands),)
+        hands = tuple(self.record["hands"][: rules.players].tolist())
+        self.dealt += (hands,)
         self.hands = tuple(
             [
                 text + " " + names_of(hand, separator="+")
