@@ -35,9 +35,9 @@ from escoba_env.rules import (
 
 VERSIONS = {
     "compact": 1,
-    "tactical": 1,
+    "tactical": 2,
     "universal": 1,
-    "universal_tactical": 1,
+    "universal_tactical": 2,
     "planes": 1,
     "history": 1,
 }

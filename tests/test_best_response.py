@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from test_checkpoint import make_policy
 from typer.testing import CliRunner
 
-from escoba_env import make_rules
+from escoba_env import Batch, load_policy, make_rules
 from training import best_response as module
 from training.best_response import best_response, response_config
 from training.config import ConfigError, make_config
@@ -70,6 +70,46 @@ def test_learning_begins_from_the_weights_of_start(policy, tmp_path):
     before = load_file(Path(policy) / "policy.safetensors")
     after = load_file(tmp_path / "run" / "checkpoint" / "policy.safetensors")
     assert all(np.allclose(before[key], after[key], atol=1e-6) for key in before)
+
+
+@pytest.mark.parametrize("head", [{}, {"state_to_head": True}])
+def test_a_policy_of_matches_begins_as_the_policy_of_rounds_that_it_starts_from(head, tmp_path):
+    """The scores, which that has never seen, count for nothing at first."""
+    start = make_policy(1, hidden=(8, 6), action_hidden=5, head=head)
+    start.save(tmp_path / "start")
+    settings = {
+        "name": "x",
+        "start": str(tmp_path / "start"),
+        "episode": "match",
+        "reward": "win",
+        "network": {"hidden": [8, 6], "action_hidden": 5, **head},
+        "learning_rate": 1e-12,
+        "precision": "float32",
+        "evaluation": {"deals": 2},
+        **SMALL,
+    }
+    learned = train(make_config(settings, "x"), RunFolder(tmp_path / "run"))
+    batch = Batch(50, episode="match", skip_forced=True, seed=1)
+    counting = load_policy("counting")
+    for _ in range(150):
+        playing = np.flatnonzero(~batch.over)
+        batch.step(counting.act(batch.views(playing)), playing)
+    views = batch.views(np.flatnonzero(~batch.over))
+    assert views.records["scores"].any()
+    difference = learned.probabilities(views) - start.probabilities(views)
+    assert np.abs(difference).max() < 1e-4
+
+
+def test_a_start_that_sees_what_the_learner_does_not_is_refused(tmp_path):
+    make_policy(1, hidden=(8, 6), action_hidden=5, episode="match").save(tmp_path / "start")
+    settings = {
+        "name": "x",
+        "start": str(tmp_path / "start"),
+        "network": {"hidden": [8, 6], "action_hidden": 5},
+        **SMALL,
+    }
+    with pytest.raises(ConfigError, match="is of another network"):
+        train(make_config(settings, "x"), RunFolder(tmp_path / "run"))
 
 
 @pytest.mark.parametrize("start", ["greedy", "nobody", "classic-2p"])

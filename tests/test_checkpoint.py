@@ -52,6 +52,7 @@ def make_policy(
     rules: dict[str, Any] | None = None,
     hidden: tuple[int, ...] = (8, 6),
     action_hidden: int = 5,
+    head: dict[str, Any] | None = None,
     **about: Any,
 ) -> LearnedPolicy:
     """Returns an untrained policy whose probabilities are far from uniform."""
@@ -60,7 +61,7 @@ def make_policy(
     size = encoding.layout()["facts"].start
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        network = PolicyNetwork(size, hidden, action_hidden)
+        network = PolicyNetwork(size, hidden, action_hidden, **(head or {}))
         with torch.no_grad():
             network.action_head.weight *= 2000
     card = Card(
@@ -70,7 +71,9 @@ def make_policy(
             "encoding_version": VERSIONS["tactical"],
             "rules": table.as_dict(),
             "episode": "round",
-            "network": NetworkCard(state_size=size, hidden=hidden, action_hidden=action_hidden),
+            "network": NetworkCard(
+                state_size=size, hidden=hidden, action_hidden=action_hidden, **(head or {})
+            ),
             **about,
         }
     )
@@ -127,7 +130,7 @@ def refusal(folder: Path) -> str:
     ("fields", "hidden", "action_hidden"),
     [
         ({}, (8, 6), 5),
-        ({"players": 3, "ties": "split"}, (16,), 1),
+        ({"players": 3, "ties": "split"}, (16,), 3),
         ({"players": 4, "partnership": True, "setenta": 1}, (4, 4, 4), 7),
     ],
 )
@@ -145,6 +148,32 @@ def test_a_loaded_policy_has_the_very_same_probabilities(
     # The comparison could fail: other weights have other probabilities.
     other = make_policy(4, fields, hidden, action_hidden)
     assert np.abs(other.probabilities(views) - expected).max() > 0.1
+
+
+@pytest.mark.parametrize("head", [{"action_layers": 3}, {"state_to_head": True}])
+def test_a_deeper_head_and_one_that_sees_the_state_are_saved_and_loaded(
+    tmp_path: Path, head: dict[str, Any]
+) -> None:
+    policy = make_policy(3, head=head)
+    policy.save(tmp_path / "one")
+    views = some_views()
+    loaded = LearnedPolicy.load(tmp_path / "one")
+    assert (loaded.probabilities(views) == policy.probabilities(views)).all()
+    # Weights of another head do not fit the card.
+    edit_card(tmp_path / "one", **{"network.action_layers": 2, "network.state_to_head": False})
+    assert "weights " in refusal(tmp_path / "one")
+
+
+def test_each_part_of_the_head_matters() -> None:
+    """The state reaches the head directly, and every layer is passed."""
+    policy = make_policy(3, head={"state_to_head": True, "action_layers": 2})
+    views = some_views()
+    before = policy.probabilities(views)
+    for name in ("state_to_head.weight", "action_layers.0.weight", "action_layers.1.weight"):
+        changed = LearnedPolicy(policy.card, policy.network)
+        with torch.no_grad():
+            changed.network.get_parameter(name).mul_(0.5)
+        assert np.abs(changed.probabilities(views) - before).max() > 1e-3
 
 
 def test_a_loaded_card_is_the_card_that_was_saved(tmp_path: Path) -> None:
@@ -327,8 +356,8 @@ def test_weights_of_a_type_that_numpy_lacks_are_refused(folder: Path, dtype: str
 
 
 def test_missing_weights_are_refused_by_name(folder: Path) -> None:
-    edit_tensors(folder, lambda t: t.pop("action_layer.bias"))
-    assert "'action_layer.bias'" in refusal(folder)
+    edit_tensors(folder, lambda t: t.pop("action_layers.0.bias"))
+    assert "'action_layers.0.bias'" in refusal(folder)
 
 
 def test_extra_weights_are_refused_by_name(folder: Path) -> None:
@@ -409,7 +438,7 @@ def test_another_format_version_is_refused_by_its_number(folder: Path, version: 
     assert f"is of format version {version!r}; this version reads 1" in refusal(folder)
 
 
-@pytest.mark.parametrize("version", [0, 2, 10**30])
+@pytest.mark.parametrize("version", [0, 1, 10**30])
 def test_another_encoding_version_is_refused_by_its_number(folder: Path, version: int) -> None:
     edit_card(folder, encoding_version=version)
     assert f"'tactical' version {version}" in refusal(folder)
@@ -419,7 +448,7 @@ def test_a_checkpoint_is_refused_once_the_meaning_of_its_encoding_has_changed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(VERSIONS, "tactical", VERSIONS["tactical"] + 1)
-    assert re.search("'tactical' version 1; this version writes .*'tactical': 2", refusal(folder))
+    assert re.search("'tactical' version 2; this version writes .*'tactical': 3", refusal(folder))
 
 
 @pytest.mark.parametrize("encoding", ["planes", "", "Tactical", "../tactical"])

@@ -16,7 +16,8 @@ from test_policies import batch_after
 
 from escoba_env import Game
 from escoba_env.cards import CARD_NAMES, JOKERS, cards_in, parse_card
-from escoba_env.engine.counting import OWN_NEXT, PARTNER_NEXT, counting_values
+from escoba_env.engine.counting import counting_values
+from escoba_env.engine.outlook import OWN_NEXT, PARTNER_NEXT
 from escoba_env.engine.record import card_worth
 from escoba_env.evaluation import evaluate
 from escoba_env.notation import Move

@@ -29,7 +29,7 @@ from escoba_env import PRESETS, Batch, Encoding, Game, Rules, load_policy, make_
 from escoba_env.cards import CARD_NAMES, LAY, NUM_ACTIONS, SEVEN_OF_OROS, cards_in
 from escoba_env.encoding import VERSIONS
 from escoba_env.engine.batch import observe_game
-from escoba_env.engine.outlook import FACTS, NUM_FACTS, WORK
+from escoba_env.engine.outlook import FACTS, NUM_FACTS, OWN_NEXT, PARTNER_NEXT, WORK
 from escoba_env.engine.record import GAME_OVER, NOBODY
 
 every_encoding = pytest.mark.parametrize("name", VERSIONS)
@@ -56,7 +56,9 @@ def test_sizes_are_what_trained_policies_expect(players: int, compact: int) -> N
     rules = Rules(players=players)
     assert Encoding("compact", rules).size == compact
     assert Encoding("tactical", rules).size == compact + NUM_ACTIONS * NUM_FACTS
-    assert set(VERSIONS.values()) == {1}
+    assert NUM_FACTS == 38
+    changed = {name: version for name, version in VERSIONS.items() if version > 1}
+    assert changed == {"tactical": 2, "universal_tactical": 2}
 
 
 @pytest.mark.parametrize("name", ["Compact", "", None, 1, ["compact"]])
@@ -150,36 +152,44 @@ class Outlook:
         self.rules = rules
         self.worth, self.escoba_worth = worths(rules)
         self.table = game.table
+        self.hand = game.hand(game.turn)
         self.played = int(record["played"])
         self.picked = list(cards_in(record["picked"]))
         self.unseen = unseen_by(game, game.turn)
         other = (game.turn + 1) % rules.players
-        self.held = int(record["hand_counts"][other])
-        if self.held == 0:
-            stock = int(record["stock_size"] - record["stock_next"])
-            self.held = rules.hand_size if stock >= rules.players * rules.hand_size else 0
-        elif rules.open_hands:
+        stock = int(record["stock_size"] - record["stock_next"])
+        self.next_deal = rules.hand_size if stock >= rules.players * rules.hand_size else 0
+        self.held = int(record["hand_counts"][other]) or self.next_deal
+        partner = (game.turn + 2) % rules.players
+        self.partner_held = int(record["hand_counts"][partner]) or self.next_deal
+        self.partner_hand = game.hand(partner) if rules.open_hands else []
+        if rules.open_hands and record["hand_counts"][other]:
             self.unseen = game.hand(other)
+
+    def taken_worth(self, value: int, table: list[int]) -> float:
+        """Worth of what the best capture with a card of a value takes; -1 if there is none."""
+        found = [-1.0]
+        for taken in choices(table):
+            if value_of(taken) + value == self.rules.target_sum:
+                sweep = self.escoba_worth if len(taken) == len(table) else 0
+                found.append(sum(self.worth[c] for c in taken) + sweep)
+        return max(found)
 
     def reply(self, card: int, table: list[int]) -> float:
         """Worth of the best capture with a card; nothing if it has none."""
-        found = [0.0]
-        for taken in choices(table):
-            if value_of(taken) + value_of([card]) == self.rules.target_sum:
-                sweep = self.escoba_worth if len(taken) == len(table) else 0
-                found.append(self.worth[card] + sum(self.worth[c] for c in taken) + sweep)
-        return max(found)
+        taken = self.taken_worth(value_of([card]), table)
+        return self.worth[card] + taken if taken >= 0 else 0.0
 
-    def hands(self) -> list[tuple[int, ...]] | None:
-        """Every hand that the next seat may hold; None if there are too many to list."""
-        if math.comb(len(self.unseen), self.held) > 700:
+    def hands(self, held: int) -> list[tuple[int, ...]] | None:
+        """Every hand of so many cards that are not seen; None if there are too many to list."""
+        if math.comb(len(self.unseen), held) > 700:
             return None
-        return list(itertools.combinations(self.unseen, self.held))
+        return list(itertools.combinations(self.unseen, held))
 
-    def expected_reply(self, table: list[int]) -> float:
+    def expected_reply(self, table: list[int], held: int) -> float:
         """Mean over all hands of the best reply in each."""
         replies = {card: self.reply(card, table) for card in self.unseen}
-        hands = self.hands()
+        hands = self.hands(held)
         if hands is not None:
             return math.fsum(max((replies[c] for c in hand), default=0) for hand in hands) / len(
                 hands
@@ -187,12 +197,29 @@ class Outlook:
         # The best reply is a hand's best card, so the others are all from those that come after.
         number, ordered = len(self.unseen), sorted(replies.values(), reverse=True)
         return math.fsum(
-            reply * math.comb(number - i - 1, self.held - 1) for i, reply in enumerate(ordered)
-        ) / math.comb(number, self.held)
+            reply * math.comb(number - i - 1, held - 1) for i, reply in enumerate(ordered)
+        ) / math.comb(number, held)
+
+    def own_next(self, card: int, table: list[int]) -> float:
+        """What counts of the own side's next capture from a table, if the next seat takes nothing.
+
+        The shares are the engine's, which has tuned them.
+        """
+        if self.rules.players > 2 and not self.rules.partnership:
+            return 0.0
+        if self.rules.players == 2:
+            rest = [c for c in self.hand if c != card]
+            share, held = OWN_NEXT, 0 if rest else self.next_deal
+        else:
+            rest = [c for c in self.partner_hand if c != card]
+            share, held = PARTNER_NEXT, self.partner_held
+        if rest:
+            return share * max(self.reply(c, table) for c in rest)
+        return share * self.expected_reply(table, held) if held else 0.0
 
     def sweep_chance(self, sweepers: int) -> float:
         """Chance that the next seat holds at least one of so many cards."""
-        hands = self.hands()
+        hands = self.hands(self.held)
         if hands is not None:
             marked = set(self.unseen[:sweepers])
             return sum(not marked.isdisjoint(hand) for hand in hands) / len(hands)
@@ -229,7 +256,12 @@ class Outlook:
         sweepers = [
             c for c in self.unseen if after and value_of([c]) + total == self.rules.target_sum
         ]
-        reply = self.expected_reply(after) if after else 0.0
+        reply = self.expected_reply(after, self.held) if after else 0.0
+        by_value = {
+            value: self.taken_worth(value, after) if self.held else -1 for value in range(1, 11)
+        }
+        takers = sum(by_value[value_of([c])] >= 0 for c in self.unseen)
+        stays = 1 - self.sweep_chance(takers)
         return [
             1,
             bool(taken),
@@ -247,6 +279,10 @@ class Outlook:
             reply,
             worth - reply,
             self.worth[card],
+            stays,
+            self.own_next(card, after) if self.held and after and stays > 0 else 0,
+            *by_value.values(),
+            *(sum(value_of([c]) == value for c in after) for value in range(1, 11)),
         ]
 
 
@@ -291,7 +327,7 @@ def test_facts_near_the_end_are_what_trying_every_hand_finds(players: int) -> No
         while not game.is_over:
             unseen = len(unseen_by(game, game.turn))
             if unseen <= 9 and len(game.table) <= 9:
-                assert Outlook(game).hands() is not None
+                assert Outlook(game).hands(Outlook(game).held) is not None
                 check_facts(game)
                 listed += 1
             game.step(int(rng.choice(game.legal_actions())))
@@ -350,6 +386,15 @@ def test_a_worked_position_has_the_facts_that_one_counts_by_hand() -> None:
     sweep = 0.55 + sota + 1
     assert row["expected worth of the next opponent's best reply"] == pytest.approx(chance * sweep)
     assert row["worth of the hand card"] == pytest.approx(seven_of_oros)
+    assert row["probability that the next opponent takes nothing"] == pytest.approx(1 - chance)
+    # The ace that stays in hand takes nothing from the sota.
+    assert row["expected worth of the own side's next capture, if so"] == 0
+    assert row["worth of the best capture then with a card of value 7, or -1"] == pytest.approx(
+        sota + 1
+    )
+    assert row["worth of the best capture then with a card of value 6, or -1"] == -1
+    assert row["cards of value 8 on the table then"] == 1
+    assert row["cards of value 7 on the table then"] == 0
 
 
 @examples(100)

@@ -23,7 +23,7 @@ from escoba_env.evaluation import (
     play_out,
     tournament,
 )
-from escoba_env.evaluation.tournaments import check_plot
+from escoba_env.evaluation.plots import check_plot
 from escoba_env.policies import BUILTIN, GreedyPolicy, RandomPolicy, load_policy
 
 TABLES: dict[str, dict[str, Any]] = {

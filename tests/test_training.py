@@ -32,7 +32,8 @@ from escoba_env.policies import load_policy
 from escoba_env.policies.learned import LearnedPolicy
 from escoba_env.policies.network import Choices
 from training import run_folder, selfplay
-from training.config import Config, ConfigError, load_config, make_config
+from training.config import Config, ConfigError, load_config, load_settings, make_config
+from training.distil import DistilConfig
 from training.ppo import SelfPlayPPO, frozen_policy, uses_bfloat16
 from training.rollout import SeatRolloutBuffer, SelfPlay
 from training.run_folder import RunFolder, batch_of
@@ -990,16 +991,23 @@ def test_an_impossible_option_is_refused_by_name(
 # -- configs --------------------------------------------------------------------------------
 
 
-SELF_PLAY = [path for path in ROOT.glob("configs/**/*.y*ml") if not path.name.startswith("distil-")]
+CONFIGS = sorted(ROOT.glob("configs/**/*.y*ml"))
 
 
-@pytest.mark.parametrize("path", sorted(SELF_PLAY), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.name)
 def test_every_config_of_the_repository_can_be_run(path: Path) -> None:
-    config = load_config(path)
-    lower(config.table(), config.episode)
-    for name in (*config.opponents, *config.evaluation.against):
-        if name != "past":
-            load_policy(name)
+    if "rounds:" in path.read_text():
+        distilled = load_settings(DistilConfig, path)
+        assert all(encoding.layout()["facts"] for encoding in distilled.encodings())
+        names = {*distilled.measure.against, *(of.teacher for of in distilled.rounds)}
+    else:
+        config = load_config(path)
+        lower(config.table(), config.episode)
+        names = {*config.opponents, *config.evaluation.against, *config.teammates} - {"past"}
+        names |= set() if config.start is None else {config.start}
+    for name in names:
+        load_policy(name)
+    assert yaml.safe_load(path.read_text())["name"] == path.stem
 
 
 def test_there_are_configs() -> None:

@@ -115,10 +115,7 @@ def response_config(
             "encoding": card.encoding,
             "memory": card.memory,
             "episode": card.episode,
-            "network": {
-                "hidden": list(card.network.hidden),
-                "action_hidden": card.network.action_hidden,
-            },
+            "network": card.network.model_dump(exclude={"kind", "state_size"}),
         }
         if not fresh and (rules is None or make_rules(rules) == make_rules(table)):
             about["start"] = policy

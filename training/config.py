@@ -8,6 +8,8 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from escoba_env.encoding import Encoding
+from escoba_env.policies.checkpoint import NetworkCard
 from escoba_env.rules import Rules, make_rules
 
 
@@ -28,6 +30,10 @@ class NetworkSettings(Settings):
     """Widths of the trunk that policy and value share."""
     action_hidden: int = Field(128, ge=1)
     """Width of the head that scores each legal action."""
+    action_layers: int = Field(1, ge=1, le=64)
+    """Layers of that width after the one that takes its inputs."""
+    state_to_head: bool = False
+    """Whether the head takes the state itself, too."""
 
     @field_validator("hidden")
     @classmethod
@@ -35,6 +41,10 @@ class NetworkSettings(Settings):
         if min(hidden) < 1:
             raise ValueError("every width is at least 1")
         return hidden
+
+    def card(self, encoding: Encoding) -> NetworkCard:
+        """Returns the shape of such a network for observations of an encoding."""
+        return NetworkCard(state_size=encoding.layout()["facts"].start, **self.model_dump())
 
 
 class LeagueSettings(Settings):

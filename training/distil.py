@@ -38,9 +38,9 @@ from escoba_env.evaluation.pool import run_units
 from escoba_env.evaluation.units import identify
 from escoba_env.files import write_whole
 from escoba_env.policies import load_policy
-from escoba_env.policies.checkpoint import Card, NetworkCard
+from escoba_env.policies.checkpoint import Card
 from escoba_env.policies.learned import LearnedPolicy
-from escoba_env.policies.network import Choices, PolicyNetwork, choices_of
+from escoba_env.policies.network import ILLEGAL_LOGIT, Choices, PolicyNetwork, choices_of
 from escoba_env.rules import Rules, make_rules
 from training.config import ConfigError, NetworkSettings, Settings, load_settings
 from training.labels import TEACHER, LabelError, LabelUnit, Shard, joined, load_shard
@@ -51,6 +51,8 @@ app = typer.Typer(add_completion=False)
 
 POLICY = "{policy}"
 """In the name of a teacher or a behaviour: the policy of the round before."""
+CURVE = "learning.jsonl"
+"""In the folder of a round: what each epoch came to."""
 VALIDATION_SHARDS = 1
 """Shards of each table and round that are not learned from: its last ones."""
 
@@ -373,6 +375,9 @@ def _learn(
             )
             bar.update(task, completed=epoch + 1, info=text)
             console.print(f"{home.name}, epoch {epoch + 1}: {text}")
+            learned = {"epoch": epoch + 1, "loss": loss, "points_lost": lost, "value_error": error}
+            with (home / CURVE).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(learned) + "\n")
             learner.save(home / "resume.pt", epoch + 1)
     policy = learner.policy(sum(len(shard.records) for shard in data))
     strength = _measure(config, policy, console)
@@ -403,8 +408,10 @@ def _measure(config: DistilConfig, policy: LearnedPolicy, console: Console) -> d
 class Learner:
     """A network that is fitted to labels.
 
-    The policy's logits are the values of actions up to a constant, in units of ``temperature``:
-    what is compared are the values less their mean over the labelled actions of the decision.
+    The policy learns by cross-entropy to draw labelled actions with probabilities ``softmax(labels
+    / temperature)``; its logits become the values of actions up to a constant, in units of
+    ``temperature``. Actions close to the best count most, as the choice is among them: regression
+    to the values, which spends as much on the worst, chose worse after as many steps.
 
     Args:
         config: The experiment.
@@ -417,17 +424,12 @@ class Learner:
         self.encodings = config.encodings()
         self.by_rules = dict(zip(config.all_rules(), self.encodings, strict=True))
         first = self.encodings[0]
-        self.shape = NetworkCard(
-            state_size=first.layout()["facts"].start,
-            hidden=config.network.hidden,
-            action_hidden=config.network.action_hidden,
-        )
+        self.shape = config.network.card(first)
         self.number = number
         torch.manual_seed(np.random.SeedSequence((config.seed, number)).generate_state(1)[0])
-        shape = self.shape
-        self.network = PolicyNetwork(shape.state_size, shape.hidden, shape.action_hidden)
+        self.network = PolicyNetwork.of(self.shape)
         if before is not None and (number == 0 or not config.afresh):
-            take_weights(self.network, shape, before, config.name)
+            take_weights(self.network, self.shape, first, before, config.name)
         self.optimizer = torch.optim.AdamW(
             self.network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
         )
@@ -560,13 +562,13 @@ class Learner:
         self, logits: Tensor, expected: Tensor, targets: Tensor, values: Tensor
     ) -> tuple[Tensor, Tensor]:
         labelled = ~targets.isnan()
-        number = labelled.sum(1, keepdim=True)
-        wanted = targets.nan_to_num(0.0)
-        wanted = wanted - wanted.sum(1, keepdim=True) / number
-        given = torch.where(labelled, logits, 0.0) * self.config.temperature
-        given = given - given.sum(1, keepdim=True) / number
-        errors = torch.where(labelled, (given - wanted) ** 2, 0.0)
-        policy_loss = (errors.sum(1) / number.squeeze(1)).mean()
+        # Not minus infinity, whose product with a probability of 0 is NaN.
+        wanted = torch.log_softmax(
+            torch.where(labelled, targets / self.config.temperature, ILLEGAL_LOGIT), 1
+        )
+        given = torch.log_softmax(torch.where(labelled, logits, ILLEGAL_LOGIT), 1)
+        divergence = torch.where(labelled, wanted.exp() * (wanted - given), 0.0).sum(1)
+        policy_loss = self.config.temperature * divergence.mean()
         value_loss = ((expected / self.config.reward_scale - values) ** 2).mean()
         return policy_loss, value_loss
 

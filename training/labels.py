@@ -244,6 +244,20 @@ def load_shard(path: Path) -> Shard:
     return Shard(rules, whole_records, values, about)
 
 
+def about_shard(path: Path) -> dict[str, Any]:
+    """Returns how the labels of a shard were made and what was seen then, without reading them.
+
+    Raises:
+        LabelError: If it is damaged.
+    """
+    try:
+        with safe_open(path, "np") as file:
+            about: dict[str, Any] = json.loads((file.metadata() or {})["about"])
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise LabelError(f"{path} is no shard of labels, or is damaged: {error}") from None
+    return about
+
+
 def joined(shards: Sequence[Shard]) -> list[Shard]:
     """Puts the shards of each table together, in order."""
     by_rules: dict[Rules, list[Shard]] = {}

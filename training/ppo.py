@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from escoba_env.batch import Batch
 from escoba_env.cards import NUM_ACTIONS
+from escoba_env.encoding import Encoding
 from escoba_env.policies import load_policy
 from escoba_env.policies.checkpoint import Card, NetworkCard
 from escoba_env.policies.learned import LearnedPolicy
@@ -36,8 +38,7 @@ class SharedHeadPolicy(MaskableActorCriticPolicy):
         super().__init__(*args, **kwargs)
 
     def _build(self, lr_schedule: Any) -> None:
-        shape = self.shape
-        self.network = PolicyNetwork(shape.state_size, shape.hidden, shape.action_hidden)
+        self.network = PolicyNetwork.of(self.shape)
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=lr_schedule(1), eps=1e-5)
 
     def forward(  # type: ignore[override]
@@ -182,19 +183,21 @@ def uses_bfloat16(precision: str) -> bool:
 
 def network_card(config: Config, batch: Batch) -> NetworkCard:
     """Shape of the network for a run."""
-    return NetworkCard(
-        state_size=batch.encoding.layout()["facts"].start,
-        hidden=config.network.hidden,
-        action_hidden=config.network.action_hidden,
-    )
+    return config.network.card(batch.encoding)
 
 
-def take_weights(network: PolicyNetwork, shape: NetworkCard, start: str, name: str) -> None:
+def take_weights(
+    network: PolicyNetwork, shape: NetworkCard, encoding: Encoding, start: str, name: str
+) -> None:
     """Gives a network the weights of a checkpoint.
+
+    Sections of the encoding that the checkpoint does not see, such as the scores of a match for a
+    policy of rounds, get weights of 0: the network begins as that policy and can learn to use them.
 
     Args:
         network: The network.
         shape: Its shape.
+        encoding: What it reads.
         start: Name or folder of the checkpoint.
         name: What the config is called, for messages.
 
@@ -205,12 +208,36 @@ def take_weights(network: PolicyNetwork, shape: NetworkCard, start: str, name: s
         policy = load_policy(start)
     except ValueError as error:
         raise ConfigError(f"config {name}: start: {error}") from None
-    if not isinstance(policy, LearnedPolicy) or policy.card.network != shape:
+    columns = _columns_in(encoding, policy.encoding) if isinstance(policy, LearnedPolicy) else None
+    if (
+        not isinstance(policy, LearnedPolicy)
+        or columns is None
+        or policy.card.network.model_copy(update={"state_size": shape.state_size}) != shape
+    ):
         raise ConfigError(
             f"config {name}: start={start!r} is of another network; allowed: a checkpoint of "
-            f"{shape!r}"
+            f"{shape!r}, or one that sees less of the state"
         )
-    network.load_state_dict(policy.network.state_dict())
+    given = policy.network.state_dict()
+    for key in ("trunk.0.weight", "state_to_head.weight"):
+        if key in given:
+            wider = given[key].new_zeros(len(given[key]), shape.state_size)
+            wider[:, columns] = given[key]
+            given[key] = wider
+    network.load_state_dict(given)
+
+
+def _columns_in(encoding: Encoding, other: Encoding) -> list[int] | None:
+    """Where the columns of another encoding's state lie; None if some are not there."""
+    layout = encoding.layout()
+    columns: list[int] = []
+    for section in other.layout().values():
+        same = layout.get(section.name)
+        if same is None or replace(same, start=section.start) != section:
+            return None
+        if section.name != "facts":
+            columns += range(same.start, same.stop)
+    return columns
 
 
 def frozen_policy(config: Config, batch: Batch, model: SelfPlayPPO, **about: Any) -> LearnedPolicy:

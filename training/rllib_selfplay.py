@@ -53,7 +53,7 @@ from escoba_env.batch import Batch
 from escoba_env.evaluation import evaluate
 from escoba_env.evaluation.pool import cores
 from escoba_env.policies import load_policy
-from escoba_env.policies.checkpoint import Card, NetworkCard
+from escoba_env.policies.checkpoint import Card
 from escoba_env.policies.learned import LearnedPolicy
 from training.config import Config, ConfigError, load_config
 from training.progress import bar_of
@@ -274,11 +274,7 @@ class _Run:
             memory=config.memory,
             rules=self.games.rules.as_dict(),
             episode=config.episode,
-            network=NetworkCard(
-                state_size=encoding.layout()["facts"].start,
-                hidden=config.network.hidden,
-                action_hidden=config.network.action_hidden,
-            ),
+            network=config.network.card(encoding),
             training={
                 "config": config.model_dump(mode="json"),
                 "decisions": self.decisions,
@@ -323,10 +319,7 @@ def algorithm_config(config: Config, env_runners: int) -> PPOConfig:
         )
     module = RLModuleSpec(
         module_class=EscobaTorchRLModule,
-        model_config={
-            "hidden": config.network.hidden,
-            "action_hidden": config.network.action_hidden,
-        },
+        model_config=config.network.model_dump(),
     )
     modules = [LEARNER, *([PAST] if PAST in config.opponents else [])]
     return (

@@ -55,8 +55,18 @@ def train(config: Config, folder: RunFolder, *, resume: bool = False) -> Learned
         folder.start(config)
     torch.set_num_threads(config.threads)
     model = SelfPlayPPO(config, batch, folder.log)
+    try:
+        return _trained(config, folder, batch, model, resume)
+    finally:
+        model.logger.close()
+
+
+def _trained(
+    config: Config, folder: RunFolder, batch: Batch, model: SelfPlayPPO, resume: bool
+) -> LearnedPolicy:
     if config.start is not None and not resume:
-        take_weights(model.network, network_card(config, batch), config.start, config.name)
+        shape = network_card(config, batch)
+        take_weights(model.network, shape, batch.encoding, config.start, config.name)
     asks_for_past = "past" in {*config.opponents, *config.teammates}
     past = frozen_policy(config, batch, model) if asks_for_past else None
 
@@ -81,14 +91,11 @@ def train(config: Config, folder: RunFolder, *, resume: bool = False) -> Learned
         loaded(config.teammates),
     )
     run = _Run(config, folder, model, play, past)
-    try:
-        if resume:
-            run.strength = folder.restore(
-                model, play, past, lambda: frozen_policy(config, batch, model)
-            )
-        return run.go()
-    finally:
-        model.logger.close()
+    if resume:
+        run.strength = folder.restore(
+            model, play, past, lambda: frozen_policy(config, batch, model)
+        )
+    return run.go()
 
 
 def _checked_batch(config: Config) -> Batch:

@@ -37,6 +37,7 @@ from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
+from escoba_env.policies.checkpoint import NetworkCard
 from escoba_env.policies.network import PolicyNetwork
 
 LEARNER = "learner"
@@ -276,7 +277,8 @@ class EscobaTorchRLModule(TorchRLModule, ValueFunctionAPI):
 
     For the encodings ``tactical`` and ``universal_tactical`` of ``EscobaMultiAgentEnv``. What PPO
     trains in it is ``network``, which is saved as a checkpoint of this project as it is.
-    ``model_config`` may have ``hidden`` and ``action_hidden``, as for ``PolicyNetwork``.
+    ``model_config`` may have ``hidden``, ``action_hidden``, ``action_layers`` and
+    ``state_to_head``, as for ``PolicyNetwork``.
 
     Raises:
         ValueError: If the observations have no facts at their end.
@@ -295,8 +297,10 @@ class EscobaTorchRLModule(TorchRLModule, ValueFunctionAPI):
             )
         # RLlib adds settings of its own networks to what it was given.
         given = dict(self.model_config or {})
-        shape = {name: given[name] for name in ("hidden", "action_hidden") if name in given}
-        self.network = PolicyNetwork(state_size, **shape)
+        shape = NetworkCard.model_fields.keys() - {"kind", "state_size"}
+        self.network = PolicyNetwork(
+            state_size, **{name: given[name] for name in shape if name in given}
+        )
 
     def _forward(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
         logits, values = self.network(*_inputs(batch))

@@ -46,7 +46,7 @@ from escoba_env.evaluation import (
     ladder,
     tournament,
 )
-from escoba_env.evaluation.tournaments import check_plot
+from escoba_env.evaluation.plots import check_plot
 from escoba_env.rules import Rules, make_rules
 
 DEALS = 1000

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from escoba_env.cards import NUM_IDS
-from escoba_env.engine.bits import VALUES, lowest, single
+from escoba_env.engine.bits import lowest, single
 from escoba_env.engine.jit import entry, kernel
 from escoba_env.engine.outlook import (
     WORK,
@@ -18,18 +18,11 @@ from escoba_env.engine.outlook import (
     greedy_action,
     list_table_after,
     next_hand,
+    own_next_capture,
 )
 from escoba_env.engine.play import apply, cards_of, is_before_last_turn, unseen_by
 from escoba_env.engine.record import BY_VALUE, NOBODY
 from escoba_env.engine.solve import CARD, NODE, PLACE, PLAN, TAKEN, actions_of, list_moves
-
-OWN_NEXT = 0.7
-"""Two players: share of the worth of the mover's own next capture that counts."""
-PARTNER_NEXT = 0.2
-"""Partners: share of the expected worth of the partner's next capture that counts."""
-# Both were tuned on duplicate deals against 0. Two players: 0.25 to 0.9 win 0.03 to 0.05 points a
-# round (20,000 deals, +-0.01); partners: 0.2 wins 0.01 (16,000 deals, +-0.01), 0.4 and more lose.
-# A term for the opponents after the next one, with three players and more, won nothing.
 
 MOST_MOVES = 512
 """Moves of one turn that are valued; with more, which takes a table no play leads to, the rest is
@@ -82,43 +75,6 @@ def list_turns(spec, s, desk, alike):
                 moves[kept, column] = moves[row, column]
             kept += 1
     return kept
-
-
-@kernel
-def own_next_capture(spec, s, card, unseen, work):
-    """What the mover's side can take from the table in ``work`` after the next opponent.
-
-    With two players it is the best capture with the rest of the mover's hand, with partners the
-    expected best one of the partner; weighted as it counts, and 0 for anybody else.
-
-    Args:
-        card: The card that is played.
-        unseen: Cards that the mover does not know the place of.
-        work: As ``expected_reply`` has left it for a table that is not empty.
-    """
-    seat = int(s["turn"])
-    players = int(spec["players"])
-    partners = spec["sides"] < players
-    if players > 2 and not partners:
-        return 0.0
-    other = (seat + 2) % players
-    hand = s["hands"][other] & ~single(card)
-    if hand and (players == 2 or spec["open_hands"]):
-        best = 0.0
-        while hand:
-            own = lowest(hand)
-            hand &= hand - 1
-            # Jokers, whose value is 0, are replies of their own.
-            taken = work["reply_by_value"][VALUES[own]]
-            if taken >= 0.0:
-                best = max(best, taken + spec["worth"][own])
-    else:
-        held = 0 if players == 2 else int(s["hand_counts"][other])
-        stock = int(s["stock_size"]) - int(s["stock_next"])
-        if held == 0 and stock >= players * spec["hand_size"]:
-            held = int(spec["hand_size"])
-        best = expected_reply(spec, unseen, held, work)
-    return (PARTNER_NEXT if partners else OWN_NEXT) * best
 
 
 @kernel

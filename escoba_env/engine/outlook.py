@@ -36,7 +36,7 @@ from escoba_env.engine.play import (
 )
 from escoba_env.engine.record import BY_VALUE, NOBODY
 
-NUM_FACTS = 16
+NUM_FACTS = 38
 FACTS = (
     "legal",
     "captures",
@@ -54,6 +54,13 @@ FACTS = (
     "expected worth of the next opponent's best reply",
     "worth taken minus expected reply",
     "worth of the hand card",
+    "probability that the next opponent takes nothing",
+    "expected worth of the own side's next capture, if so",
+    *(
+        f"worth of the best capture then with a card of value {value}, or -1"
+        for value in range(1, 11)
+    ),
+    *(f"cards of value {value} on the table then" for value in range(1, 11)),
 )
 """Meaning of each action feature; worth is in points, see ``record.card_worth``."""
 assert len(FACTS) == NUM_FACTS
@@ -434,6 +441,52 @@ def place_of(spec, s, action, card):
     return lowest(places)
 
 
+OWN_NEXT = 0.7
+"""Two players: share of the worth of the mover's own next capture that counts."""
+PARTNER_NEXT = 0.2
+"""Partners: share of the expected worth of the partner's next capture that counts."""
+# Both were tuned on duplicate deals against 0. Two players: 0.25 to 0.9 win 0.03 to 0.05 points a
+# round (20,000 deals, +-0.01); partners: 0.2 wins 0.01 (16,000 deals, +-0.01), 0.4 and more lose.
+# A term for the opponents after the next one, with three players and more, won nothing.
+
+
+@kernel
+def own_next_capture(spec, s, card, unseen, work):
+    """What the mover's side can take from the table in ``work`` after the next opponent.
+
+    With two players it is the best capture with the rest of the mover's hand, with partners the
+    expected best one of the partner; weighted as it counts, and 0 for anybody else.
+
+    Args:
+        card: The card that is played.
+        unseen: Cards that the mover does not know the place of.
+        work: As ``expected_reply`` has left it for a table that is not empty.
+    """
+    seat = int(s["turn"])
+    players = int(spec["players"])
+    partners = spec["sides"] < players
+    if players > 2 and not partners:
+        return 0.0
+    other = (seat + 2) % players
+    hand = s["hands"][other] & ~single(card)
+    if hand and (players == 2 or spec["open_hands"]):
+        best = 0.0
+        while hand:
+            own = lowest(hand)
+            hand &= hand - 1
+            # Jokers, whose value is 0, are replies of their own.
+            taken = work["reply_by_value"][VALUES[own]]
+            if taken >= 0.0:
+                best = max(best, taken + spec["worth"][own])
+    else:
+        held = 0 if players == 2 else int(s["hand_counts"][other])
+        stock = int(s["stock_size"]) - int(s["stock_next"])
+        if held == 0 and stock >= players * spec["hand_size"]:
+            held = int(spec["hand_size"])
+        best = expected_reply(spec, unseen, held, work)
+    return (PARTNER_NEXT if partners else OWN_NEXT) * best
+
+
 @kernel
 def write_facts(spec, s, out, row, start, work, forgotten):
     """Writes the action features of the seat to move: ``NUM_FACTS`` floats for each action.
@@ -482,6 +535,14 @@ def write_facts(spec, s, out, row, start, work, forgotten):
         out[row, o + 13] = reply
         out[row, o + 14] = worth - reply
         out[row, o + 15] = spec["worth"][card]
+        stays = work["no_reply"]
+        out[row, o + 16] = stays
+        if held and work["size"] + work["jokers"] and stays > 0.0:
+            out[row, o + 17] = own_next_capture(spec, s, card, unseen, work)
+        known = held > 0 and work["size"] + work["jokers"] > 0
+        for value in range(1, 11):
+            out[row, o + 17 + value] = work["reply_by_value"][value] if known else -1.0
+            out[row, o + 27 + value] = popcount(after & RANK_MASKS[value])
 
 
 @kernel

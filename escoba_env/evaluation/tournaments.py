@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escoba_env.batch import check_seed
-from escoba_env.checks import path_of, whole
+from escoba_env.checks import whole
 from escoba_env.engine.record import lower
 from escoba_env.evaluation.duplicate import (
     MAX_DEALS,
@@ -30,9 +30,10 @@ from escoba_env.evaluation.duplicate import (
     mean_interval,
     pairing_of,
 )
+from escoba_env.evaluation.plots import check_plot, save_plot
 from escoba_env.evaluation.pool import AnyWorkers, Store, check_workers
 from escoba_env.evaluation.units import Played, Table, check_names, play_tables, stop_with
-from escoba_env.files import check_writable, write_whole
+from escoba_env.files import write_whole
 from escoba_env.rules import Rules, make_rules
 from escoba_env.version import package_version
 
@@ -152,14 +153,7 @@ class Tournament:
                     color = "white" if abs(value) > 0.6 * limit else "black"
                     right.text(column, row, f"{value:+.2f}", ha="center", va="center", color=color)
         right.set_title("row against column", fontsize="medium")
-        image = io.BytesIO()
-        # The date would make every file another one.
-        kind = Path(path).suffix[1:].lower()
-        no_date = (
-            {"Date": None} if kind == "svg" else {"CreationDate": None} if kind == "pdf" else {}
-        )
-        figure.savefig(image, format=kind, dpi=150, metadata=no_date)
-        write_whole(path, image.getvalue())
+        save_plot(figure, path)
 
 
 def tournament(
@@ -485,23 +479,6 @@ def cross_play(
 
 
 # -- files ----------------------------------------------------------------------------------
-
-
-def check_plot(path: str | Path) -> None:
-    """Checks that a plot can be drawn into a file, before anything is played for it.
-
-    Raises:
-        ModuleNotFoundError: If there is no matplotlib.
-        ValueError: If the format is another one than png, svg or pdf, or the file cannot be
-            written.
-    """
-    if path_of("plot", path).suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise ValueError(f"plot {str(path)!r} is not possible; allowed: a .png, .svg or .pdf file")
-    if importlib.util.find_spec("matplotlib") is None:
-        raise ModuleNotFoundError(
-            "plots need matplotlib: pip install 'escoba-env[evaluation]'", name="matplotlib"
-        )
-    check_writable(path)
 
 
 def _check_openskill() -> None:

@@ -41,6 +41,8 @@ class NetworkCard(BaseModel):
     state_size: int = Field(ge=1)
     hidden: tuple[Width, ...] = Field(min_length=1, max_length=64)
     action_hidden: Width
+    action_layers: int = Field(1, ge=1, le=64)
+    state_to_head: bool = False
 
 
 class PolicyCard(BaseModel):

@@ -56,10 +56,9 @@ class LearnedPolicy(CardPolicy):
             raise ValueError(f"policy option {min(unknown)!r} is unknown; allowed: sample")
         card, tensors = load_checkpoint(folder)
         _check_network(card)
-        shape = card.network
         # Shapes without memory: whatever the card asks for, nothing is allocated.
         with torch.device("meta"):
-            network = PolicyNetwork(shape.state_size, shape.hidden, shape.action_hidden)
+            network = PolicyNetwork.of(card.network)
         expected = {key: tuple(value.shape) for key, value in network.state_dict().items()}
         found = {key: value.shape for key, value in tensors.items()}
         if expected != found:
@@ -75,8 +74,11 @@ class LearnedPolicy(CardPolicy):
 
     def save(self, folder: str | Path) -> None:
         """Writes the policy as a checkpoint; see ``save_checkpoint``."""
-        tensors = {key: value.numpy() for key, value in self.network.state_dict().items()}
-        save_checkpoint(folder, self.card, tensors)
+        save_checkpoint(folder, self.card, self.weights())
+
+    def weights(self) -> dict[str, NDArray[np.float32]]:
+        """Returns the network's weights by name."""
+        return {key: value.numpy() for key, value in self.network.state_dict().items()}
 
     def score(
         self, observations: NDArray[np.float32], masks: NDArray[np.bool_]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from escoba_env.cards import NUM_ACTIONS
 from escoba_env.engine.outlook import NUM_FACTS
+from escoba_env.policies.checkpoint import NetworkCard
 
 ILLEGAL_LOGIT = -1e8
 """Logit of an illegal action: finite, so that nothing becomes NaN, and of probability 0."""
@@ -53,10 +54,18 @@ class PolicyNetwork(nn.Module):
         state_size: Number of columns before the facts.
         hidden: Widths of the trunk's layers, at least one.
         action_hidden: Width of the action head.
+        action_layers: Layers of that width after the one that takes its inputs.
+        state_to_head: Whether the head takes the state itself, too, and not only what the trunk
+            makes of it.
     """
 
     def __init__(
-        self, state_size: int, hidden: Sequence[int] = (256, 256), action_hidden: int = 128
+        self,
+        state_size: int,
+        hidden: Sequence[int] = (256, 256),
+        action_hidden: int = 128,
+        action_layers: int = 1,
+        state_to_head: bool = False,
     ) -> None:
         super().__init__()
         self.state_size = state_size
@@ -70,9 +79,25 @@ class PolicyNetwork(nn.Module):
         self.state_to_action = nn.Linear(width, action_hidden)
         self.facts_to_action = nn.Linear(NUM_FACTS, action_hidden, bias=False)
         self.action_embedding = nn.Embedding(NUM_ACTIONS, action_hidden)
-        self.action_layer = nn.Linear(action_hidden, action_hidden)
+        self.state_to_head = (
+            nn.Linear(state_size, action_hidden, bias=False) if state_to_head else None
+        )
+        self.action_layers = nn.ModuleList(
+            nn.Linear(action_hidden, action_hidden) for _ in range(action_layers)
+        )
         self.action_head = nn.Linear(action_hidden, 1)
         self._initialise()
+
+    @classmethod
+    def of(cls, shape: NetworkCard) -> PolicyNetwork:
+        """Makes the network that a card describes."""
+        return cls(
+            shape.state_size,
+            shape.hidden,
+            shape.action_hidden,
+            shape.action_layers,
+            shape.state_to_head,
+        )
 
     def _initialise(self) -> None:
         # Orthogonal with small output layers: the first policy is near uniform (Andrychowicz et
@@ -102,9 +127,14 @@ class PolicyNetwork(nn.Module):
         """Scores actions and estimates the return; result as for ``forward``."""
         state, rows, actions, facts = choices
         latent = self.trunk(state)
-        mixed = self.state_to_action(latent).index_select(0, rows)
+        mixed = self.state_to_action(latent)
+        if self.state_to_head is not None:
+            mixed = mixed + self.state_to_head(state)
+        mixed = mixed.index_select(0, rows)
         mixed = mixed + self.facts_to_action(facts) + self.action_embedding(actions)
-        mixed = torch.relu(self.action_layer(torch.relu(mixed)))
+        mixed = torch.relu(mixed)
+        for layer in self.action_layers:
+            mixed = torch.relu(layer(mixed))
         # Under autocast the layers so far are of lower precision, which outputs cannot do with.
         with torch.autocast(mixed.device.type, enabled=False):
             scores = self.action_head(mixed.float()).squeeze(-1)

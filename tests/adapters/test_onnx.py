@@ -15,6 +15,7 @@ from torch import nn
 
 from escoba_env import Batch, Encoding, evaluate, load_policy, make_rules
 from escoba_env.adapters.onnx import METADATA_KEY, ONNXPolicy, export_policy, save_onnx
+from escoba_env.encoding import VERSIONS
 from escoba_env.policies.checkpoint import CheckpointError
 from escoba_env.policies.learned import LearnedPolicy
 
@@ -203,7 +204,10 @@ def _foreign_operator(model: onnx.ModelProto) -> None:
         (_no_card, "has no card"),
         (_with_card(format_version=2), "format version 2; this version reads 1"),
         (_with_card(encoding_version=99), "version 99; this version writes"),
-        (_with_card(encoding="tactical"), "its card allows"),
+        (
+            _with_card(encoding="tactical", encoding_version=VERSIONS["tactical"]),
+            "its card allows",
+        ),
         (_with_card(rules={"players": 3}), "its card allows"),
         (_with_card(rules={"players": 7}), "players"),
         (_with_card(surprise=1), "is not a card: surprise"),

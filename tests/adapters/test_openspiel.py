@@ -595,9 +595,10 @@ def test_a_policy_trained_here_has_an_exact_exploitability(pack6, tmp_path):
     )
     assert config.table() == pack6.rules
     train(config, RunFolder(tmp_path / "run"))
-    for options in ("", ":sample=true"):
+    # The best of its actions, after so little, may be anything; its probabilities are near uniform.
+    for options, most in ("", 3), (":sample=true", 1):
         policy = EscobaPolicy(pack6, f"{tmp_path / 'run' / 'checkpoint'}{options}")
-        assert 0 < exploitability.exploitability(pack6, policy) < 1
+        assert 0 < exploitability.exploitability(pack6, policy) < most
     state = next(states(pack6, random.Random(1)))
     chances = policy.action_probabilities(state)
     assert sum(chances.values()) == pytest.approx(1)
