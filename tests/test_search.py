@@ -254,7 +254,10 @@ def test_sums_are_of_margins_played_to_the_end() -> None:
     sums = np.zeros((40, 512))
     greedy = 1
     chosen = np.zeros((len(views), 1), np.int64)
-    search_worlds(views.spec, views.records, views.keys, chosen, greedy, 20, 0, numbers, sums)
+    search_worlds(
+        *(views.spec, views.records, views.keys, chosen, greedy, 20, 0, np.empty((0, 0))),
+        *(numbers, sums),
+    )
     for i in range(40):
         moves = np.flatnonzero(sums[i])
         game = Batch(1)

@@ -61,7 +61,7 @@ def test_the_card_says_what_anybody_can_measure_again(tmp_path: Path) -> None:
     again = evaluate(str(run / "checkpoint"), "greedy", rules, deals=20, seed=ship.SEED)
     assert strength["greedy"]["margin"] == pytest.approx(again.margin, abs=1e-4)
     table = cross_play(
-        [str(run / "checkpoint"), "counting"], rules, against="counting", deals=10, seed=ship.SEED
+        [str(run / "checkpoint"), "counting"], rules, against="counting", deals=20, seed=ship.SEED
     )
     mixed = table.margins()[(str(run / "checkpoint"), "counting")]
     assert strength["counting, beside counting"]["margin"] == pytest.approx(mixed, abs=1e-4)

@@ -1,7 +1,7 @@
 """Trains a policy on what a search says of every action, round after round (expert iteration).
 
-    python -m training.distil configs/distil-2p.yaml
-    python -m training.distil configs/distil-2p.yaml --resume
+    python -m training.distil configs/classic-2p.yaml
+    python -m training.distil configs/classic-2p.yaml --resume
 
 Each round has a search label the decisions of many deals, on all cores, then fits policy and value
 to the labels of all rounds so far; the policy that comes of it can move, play out and guide the
@@ -61,7 +61,7 @@ class RoundSettings(Settings):
     """One round of expert iteration."""
 
     deals: int = Field(ge=2)
-    """Deals to label, of all tables together."""
+    """Deals to label, of all tables together; whole matches for ``reward: win``."""
     teacher: str
     """The search that labels, such as ``search:worlds=64`` or ``search:rollout={policy}``."""
     behaviour: str = TEACHER
@@ -121,8 +121,9 @@ class DistilConfig(Settings):
     """Points of margin that are one unit of a logit: how sure the policy is when it is sampled."""
     value_weight: float = Field(0.25, ge=0)
     """Weight of the value loss."""
-    reward: Literal["margin"] = "margin"
-    """What values are of."""
+    reward: Literal["margin", "win"] = "margin"
+    """What values are of: the margin of a round, or, in matches, what margins are worth at the
+    score, which takes teachers with ``utility=win``."""
     reward_scale: float = Field(0.5, gt=0)
     """Factor of values inside the network."""
     max_gradient: float = Field(1.0, gt=0)
@@ -176,7 +177,14 @@ class DistilConfig(Settings):
 
     def encodings(self) -> list[Encoding]:
         """Returns what the policy sees at each table."""
-        return [Encoding(self.encoding, rules, "round", self.memory) for rules in self.all_rules()]
+        return [
+            Encoding(self.encoding, rules, self.episode, self.memory) for rules in self.all_rules()
+        ]
+
+    @property
+    def episode(self) -> str:
+        """What a game is: ``"round"``, or ``"match"`` for ``reward: win``."""
+        return "match" if self.reward == "win" else "round"
 
 
 def distil(
@@ -253,6 +261,11 @@ def label_units(
                 f"config {config.name}: teacher {name!r} of round {number + 1} does not say what "
                 f"every action is worth; allowed: a search, such as search:worlds=64"
             )
+        if role == "teacher" and getattr(loaded, "utility", "margin") != config.reward:
+            raise ConfigError(
+                f"config {config.name}: teacher {name!r} of round {number + 1} does not value what "
+                f"reward={config.reward!r} asks for; allowed: a search with utility={config.reward}"
+            )
     rules = config.all_rules()
     per_table = -(-settings.deals // config.shard_deals) // len(rules)
     units = []
@@ -267,6 +280,7 @@ def label_units(
                     first=place * config.shard_deals,
                     deals=config.shard_deals,
                     explore=settings.explore,
+                    episode=config.episode,
                     teacher=names["teacher"],
                     behaviour=names["behaviour"],
                 )
@@ -281,6 +295,7 @@ def label_units(
                     first=place * config.shard_deals,
                     deals=config.shard_deals,
                     explore=settings.explore,
+                    episode=config.episode,
                     teacher=names["teacher"],
                     behaviour=names["endgame_behaviour"],
                     endgame=True,
@@ -390,7 +405,14 @@ def _measure(config: DistilConfig, policy: LearnedPolicy, console: Console) -> d
     strength: dict[str, Any] = {}
     for place, rules in enumerate(config.all_rules()):
         for name in settings.against:
-            result = evaluate(policy, name, rules, deals=settings.deals, seed=settings.seed)
+            result = evaluate(
+                policy,
+                name,
+                rules,
+                episode=config.episode,
+                deals=settings.deals,
+                seed=settings.seed,
+            )
             key = name if len(config.tables) == 1 else f"{name} at table {place + 1}"
             strength[key] = {
                 "margin": result.margin,
@@ -510,7 +532,7 @@ class Learner:
             encoding_version=VERSIONS[first.name],
             memory=config.memory,
             rules=first.rules.as_dict(),
-            episode="round",
+            episode=config.episode,
             network=self.shape,
             training={
                 "method": "training.distil",

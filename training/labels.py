@@ -57,6 +57,7 @@ class Shard:
 
     Attributes:
         rules: The rules that they were made under.
+        episode: ``"round"`` or ``"match"``: what a game was.
         records: Array (n,) of dtype ``STATE``: views of the seat to move.
         values: float32 (n, 43): margin of the round that each action leads to; ``nan`` where there
             is no label.
@@ -64,6 +65,7 @@ class Shard:
     """
 
     rules: Rules
+    episode: str
     records: Records
     values: Floats
     about: dict[str, Any]
@@ -73,8 +75,8 @@ class Shard:
         records = pick_records(self.records, rows)
         return Views(
             self.rules,
-            "round",
-            lower(self.rules, "round"),
+            self.episode,
+            lower(self.rules, self.episode),
             records,
             np.zeros(len(records), np.int64),
         )
@@ -93,6 +95,7 @@ class LabelUnit(UnitOfWork):
         seed: Seed of the deals.
         first: The first of them.
         deals: Number of them.
+        episode: ``"round"`` or ``"match"``: what a game is; deals are whole matches then.
         endgame: Whether only decisions are labelled in which everything is known by counting, which
             the solver does without the teacher. The teacher then is no behaviour.
     """
@@ -106,6 +109,7 @@ class LabelUnit(UnitOfWork):
     first: int
     deals: int
     endgame: bool = False
+    episode: str = "round"
 
     def key(self, identify: Callable[[Any], str]) -> dict[str, Any]:
         """Returns everything that the shard depends on, for JSON."""
@@ -119,6 +123,7 @@ class LabelUnit(UnitOfWork):
             "first": self.first,
             "deals": self.deals,
             "endgame": self.endgame,
+            "episode": self.episode,
         }
 
     def play(self, load: Load) -> dict[str, Any]:
@@ -130,7 +135,7 @@ class LabelUnit(UnitOfWork):
         records, values = [], []
         for first in range(self.first, self.first + self.deals, GAMES_AT_ONCE):
             last = min(first + GAMES_AT_ONCE, self.first + self.deals)
-            batch = Batch(last - first, self.rules, skip_forced=True)
+            batch = Batch(last - first, self.rules, episode=self.episode, skip_forced=True)
             batch.reset(self.seed, game_indices=np.arange(first, last))
             rng = np.random.default_rng((self.seed, first))
             live = np.flatnonzero(~batch.over)
@@ -154,7 +159,11 @@ class LabelUnit(UnitOfWork):
             "labelled": int(labelled.sum()),
             "seconds": round(time.perf_counter() - start, 2),
             "noise": _noise(
-                teacher, self.rules, pick_records(all_records, labelled), all_values[labelled]
+                teacher,
+                self.rules,
+                self.episode,
+                pick_records(all_records, labelled),
+                all_values[labelled],
             ),
         }
         self._write(pick_records(all_records, labelled), all_values[labelled], about)
@@ -177,6 +186,7 @@ class LabelUnit(UnitOfWork):
                     "seed": self.seed,
                     "first": self.first,
                     "deals": self.deals,
+                    "episode": self.episode,
                 }
             ),
         }
@@ -204,6 +214,9 @@ def label(teacher: Policy, views: Views, memory: Memory | None = None) -> Floats
     if settled.size and views.rules.num_sides == 2:
         settled = settled[solvable(views[settled])]
         _solve(views, settled, values, make_memory() if memory is None else memory)
+        bend = getattr(teacher, "bend", None)
+        if bend is not None and settled.size:
+            values[settled] = bend(views[settled], values[settled].astype(np.float64))
     return values
 
 
@@ -241,7 +254,7 @@ def load_shard(path: Path) -> Shard:
             f"{path} holds game records of another version; make it again with this one"
         )
     whole_records = np.frombuffer(np.ascontiguousarray(records).tobytes(), STATE)
-    return Shard(rules, whole_records, values, about)
+    return Shard(rules, about.get("episode", "round"), whole_records, values, about)
 
 
 def about_shard(path: Path) -> dict[str, Any]:
@@ -266,6 +279,7 @@ def joined(shards: Sequence[Shard]) -> list[Shard]:
     return [
         Shard(
             rules,
+            parts[0].episode,
             np.concatenate([shard.records.view(_BYTES) for shard in parts]).view(STATE),
             np.concatenate([shard.values for shard in parts]),
             {"shards": [shard.about for shard in parts]},
@@ -298,14 +312,14 @@ def _choose(
     return np.where(at_random, drawn, actions)
 
 
-def _noise(teacher: Policy, rules: Rules, records: Records, values: Floats) -> float:
+def _noise(teacher: Policy, rules: Rules, episode: str, records: Records, values: Floats) -> float:
     """Standard deviation of a label's error: of centred values, labelled twice."""
     rows = np.unique(np.linspace(0, len(records) - 1, NOISE_DECISIONS).astype(np.int64))
     if not len(records):
         return 0.0
     # Other worlds than the first time: other keys.
     keys = np.random.default_rng(len(records)).integers(2**62, size=len(rows))
-    views = Views(rules, "round", lower(rules, "round"), pick_records(records, rows), keys)
+    views = Views(rules, episode, lower(rules, episode), pick_records(records, rows), keys)
     again, first = centred(label(teacher, views)), centred(values[rows])
     return float(np.sqrt(np.nanmean((again - first) ** 2) / 2))
 

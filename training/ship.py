@@ -130,7 +130,7 @@ def _margin(result: Evaluation) -> dict[str, Any]:
 def _beside(name: str, rules: Rules, episode: str, deals: int) -> dict[str, Any]:
     """What the policy and ``counting``, as partners, win from two of ``counting``."""
     played = cross_play(
-        [name, "counting"], rules, against="counting", episode=episode, deals=deals // 2,
+        [name, "counting"], rules, against="counting", episode=episode, deals=deals,
         seed=SEED, workers=cores(),
     )  # fmt: skip
     (mixed,) = [pair for pair in played.partners if pair.a != pair.b]

@@ -427,9 +427,21 @@ def believe_worlds(spec, records, keys, first, numbers, chosen):
                 chosen[i, w] += start
 
 
+@kernel
+def worth_at(bends, i, margin):
+    """What a margin is worth in decision ``i``: between two whole margins, in proportion."""
+    if bends.shape[0] == 0:
+        return margin
+    far = (bends.shape[1] - 1) // 2
+    place = min(max(margin + far, 0.0), 2.0 * far)
+    low = min(int(place), 2 * far - 1)
+    share = place - low
+    return bends[i, low] * (1.0 - share) + bends[i, low + 1] * share
+
+
 @entry
-def search_worlds(spec, records, keys, chosen, rollout, deals, solver_turns, numbers, sums):
-    """Plays every move out in some worlds and adds the margins up.
+def search_worlds(spec, records, keys, chosen, rollout, deals, solver_turns, bends, numbers, sums):
+    """Plays every move out in some worlds and adds the margins up, or what they are worth.
 
     Args:
         records: As for ``begin_search``, like all that is not named here.
@@ -437,6 +449,8 @@ def search_worlds(spec, records, keys, chosen, rollout, deals, solver_turns, num
         chosen: int64 (n, worlds): the numbers of the worlds.
         rollout: As for ``play_on``.
         deals: Deals that a play-out goes on for, after the present one.
+        bends: float64 (n, 2 * k + 1): what margins from -k to k are worth in each decision, or
+            (0, 0) for the margins themselves.
     """
     kit = make_kit()
     copies = np.empty(2, STATE)
@@ -463,8 +477,8 @@ def search_worlds(spec, records, keys, chosen, rollout, deals, solver_turns, num
                     spec[0], copies[1], moves[row, CARD], moves[row, TAKEN], moves[row, PLACE]
                 )
                 play_on(spec[0], copies[1], rollout, stop, solver_turns, word, kit, margins)
-                found[row] = margins[side]
-                sums[i, row] += margins[side]
+                found[row] = worth_at(bends, i, margins[side])
+                sums[i, row] += found[row]
 
 
 @entry

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from escoba_env.batch import Records, Views
 from escoba_env.cards import NUM_ACTIONS
-from escoba_env.checks import whole
+from escoba_env.checks import one_of, whole
 from escoba_env.engine import batch as game_kernels
 from escoba_env.engine import search as kernels
 from escoba_env.engine.counting import MOST_MOVES
 from escoba_env.engine.record import NOBODY, STATE
 from escoba_env.policies.asking import ask
 from escoba_env.policies.base import Policy
+from escoba_env.policies.match_odds import bend, bends_of
 from escoba_env.threads import MAX_THREADS, spread
 
 PRIOR = 24
@@ -27,6 +28,8 @@ PRIOR = 24
 # Tuned with 16 worlds over ``counting``: 0 wins -0.01, 8 +0.11, 24 +0.21 a round (1,000 deals,
 # +-0.09, play-outs to the end of the round).
 
+NO_BENDS = np.empty((0, 0))
+UTILITIES = ("margin", "win")
 MOST_WORLDS = 2**20
 MOST_DEALS = 20
 """Deals of a play-out that are enough for every pack."""
@@ -76,8 +79,8 @@ class SearchPolicy:
     seat follows. What ``counting`` says of a move counts like some more worlds.
     With two players and nothing but the other hand hidden, the exact solver plays instead.
 
-    It looks at the margin of the present round, in a match too. The same view and key give the same
-    action whatever else is asked, except with ``time``.
+    It looks at the margin of the present round, in a match too unless ``utility=win``. The same
+    view and key give the same action whatever else is asked, except with ``time``.
 
     Args:
         worlds: Number of deals; default 64.
@@ -90,6 +93,8 @@ class SearchPolicy:
         time: Seconds for each decision, in place of ``worlds``: results then depend on the machine.
         threads: Threads that share the decisions of a call; results do not depend on it.
         prior: As many worlds what ``counting`` says of a move counts for; default 24.
+        utility: ``margin`` (default), or in matches between two sides ``win``: margins count for
+            what they are worth at the score; see ``match_odds.bends_of``.
         belief: Whether deals are the likelier, the better what others have played since hands were
             dealt fits the cards that they would hold; default: all are equally likely. Others are
             taken to play by what ``counting`` says, with errors. Without effect with building.
@@ -116,7 +121,10 @@ class SearchPolicy:
         threads: int = 1,
         belief: bool = False,
         prior: int | None = None,
+        utility: str = "margin",
     ) -> None:
+        one_of("option utility", utility, UTILITIES)
+        self.utility = utility
         if not isinstance(belief, bool):
             raise ValueError(f"option belief={belief!r} is not possible; allowed: true or false")
         self.belief = belief
@@ -159,6 +167,8 @@ class SearchPolicy:
     def action_values(self, views: Views) -> NDArray[np.float64]:
         """Returns the margin of the round that it expects from each action; for analysis.
 
+        With ``utility=win`` it is what margins are worth at the score, in points.
+
         Returns:
             float64 (n, 43); ``nan`` for illegal actions, for those that come to the same as
             another, and where it plays without a search.
@@ -178,6 +188,10 @@ class SearchPolicy:
         weight = float(self.worlds + self._prior)
         kernels.action_margins(views.spec, views.records, numbers, sums, weight, values)
         return values
+
+    def bend(self, views: Views, margins: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Returns what margins of the present round are worth to it, (n, k) as they are."""
+        return bend(bends_of(views), margins) if self.utility == "win" else margins
 
     def _add_for(
         self, seconds: float, views: Views, numbers: NDArray[np.int64], sums: NDArray[np.float64]
@@ -199,14 +213,15 @@ class SearchPolicy:
         numbers: NDArray[np.int64],
         sums: NDArray[np.float64],
     ) -> None:
-        """Adds the margins of every move in some worlds."""
+        """Adds what every move is worth in some worlds."""
+        bends = bends_of(views) if self.utility == "win" else NO_BENDS
         if self._player is None:
             for world in range(first, first + worlds, WORLDS_OF_A_CALL):
                 number = min(WORLDS_OF_A_CALL, first + worlds - world)
                 kernels.search_worlds(
                     *(views.spec, views.records, views.keys),
                     *(self._chosen(views, world, number, numbers), self._rollout),
-                    *(self.deals, self.solver_turns, numbers, sums),
+                    *(self.deals, self.solver_turns, bends, numbers, sums),
                 )
             return
         totals = np.zeros_like(sums)
@@ -225,7 +240,8 @@ class SearchPolicy:
             for world in range(first, first + worlds, at_once):
                 number = min(at_once, first + worlds - world)
                 self._play_out(
-                    *(self._player, views[part], world, number, numbers[part], totals[part])
+                    *(self._player, views[part], world, number, numbers[part]),
+                    *(bends[part] if len(bends) else bends, totals[part]),
                 )
             begin = end
         sums += totals
@@ -248,9 +264,10 @@ class SearchPolicy:
         first: int,
         worlds: int,
         numbers: NDArray[np.int64],
+        bends: NDArray[np.float64],
         totals: NDArray[np.float64],
     ) -> None:
-        """Adds the margins of every move, played out by a policy that is no kernel.
+        """Adds what every move is worth, played out by a policy that is no kernel.
 
         World is added to world, so that totals do not depend on how worlds are split into calls.
         """
@@ -281,7 +298,10 @@ class SearchPolicy:
         for i in np.flatnonzero(numbers):
             end = at + int(numbers[i]) * worlds
             total = totals[i, : numbers[i]]
-            for row in margins[at:end].reshape(worlds, -1):
+            worths = margins[at:end].reshape(worlds, -1)
+            if len(bends):
+                worths = bend(np.repeat(bends[i : i + 1], worlds, axis=0), worths)
+            for row in worths:
                 total += row
             at = end
 

@@ -1,0 +1,192 @@
+"""Matches: what a margin is worth at the score, and searches and policies that play for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_distil import tiny
+
+from escoba_env import Batch, load_policy, make_rules
+from escoba_env.batch import Views
+from escoba_env.engine.record import TWELFTHS
+from escoba_env.evaluation import evaluate
+from escoba_env.policies import match_odds as module
+from escoba_env.policies.match_odds import FAR, bend, bends_of, match_odds
+from escoba_env.solver import solvable, solve_views
+from training.config import ConfigError
+from training.distil import distil
+from training.labels import label, load_shard
+
+CLASSIC = make_rules("classic")
+
+
+def views_at(own: int, other: int, turns: int = 8, games: int = 20) -> Views:
+    """Views of the first round of matches, as if it began at another score."""
+    batch = Batch(games, episode="match", skip_forced=True, seed=1)
+    counting = load_policy("counting")
+    while (batch.states["turn_index"] < turns).any():
+        early = np.flatnonzero(batch.states["turn_index"] < turns)
+        batch.step(counting.act(batch.views(early)), early)
+    sides = batch.turn
+    batch.states["scores"][np.arange(games), sides] = own * TWELFTHS
+    batch.states["scores"][np.arange(games), 1 - sides] = other * TWELFTHS
+    return batch.views()
+
+
+@pytest.fixture
+def coin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds in which either side wins one point, or in a quarter of them nobody any."""
+    rounds = np.array([[1, 0]] * 3 + [[0, 1]] * 3 + [[0, 0]] * 2)
+    monkeypatch.setattr(module, "_results", lambda rules: rounds)
+    for cached in (module._solved, module._bends):
+        cached.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def forget() -> object:
+    yield
+    for cached in (module._solved, module._bends):
+        cached.cache_clear()
+
+
+@pytest.mark.usefixtures("coin")
+def test_odds_of_a_race_by_single_points_are_those_of_tossing_a_coin() -> None:
+    odds = match_odds(make_rules("classic", target=3))
+    expected = [[1 / 2, 5 / 16, 1 / 8], [11 / 16, 1 / 2, 1 / 4], [7 / 8, 3 / 4, 1 / 2]]
+    np.testing.assert_allclose(odds, expected)
+
+
+@pytest.mark.parametrize(
+    "rules", [CLASSIC, make_rules("tabletop", players=4, partnership=True)], ids=["2", "partners"]
+)
+def test_odds_are_fair_and_rise_with_the_own_score(rules) -> None:
+    odds = match_odds(rules)
+    assert odds.shape == (rules.match_target, rules.match_target)
+    np.testing.assert_allclose(odds + odds.T, 1)
+    assert (np.diff(odds, axis=0) > -1e-12).all()
+    assert odds[-1, 0] > 0.95
+
+
+def test_odds_are_what_matches_of_counting_come_to() -> None:
+    """From 4 to 0 in a match to 8, over matches in which a side led so after some round."""
+    rules = make_rules("classic", target=8)
+    batch = Batch(4000, rules, episode="match", skip_forced=True, seed=2)
+    counting = load_policy("counting")
+    led = np.full(4000, -1)
+    while not batch.over.all():
+        live = np.flatnonzero(~batch.over)
+        scores = batch.states["scores"][:, :2]
+        for side in (0, 1):
+            now = (scores[:, side] == 4 * TWELFTHS) & (scores[:, 1 - side] == 0) & (led < 0)
+            led[now & ~batch.over] = side
+        batch.step(counting.act(batch.views(live)), live)
+    rows = np.flatnonzero(led >= 0)
+    assert len(rows) > 150
+    final = batch.states["scores"][rows, :2]
+    won = final[np.arange(len(rows)), led[rows]] > final[np.arange(len(rows)), 1 - led[rows]]
+    error = 3 * np.sqrt(0.25 / len(rows))
+    assert won.mean() == pytest.approx(match_odds(rules)[4, 0], abs=error)
+
+
+def test_far_from_the_end_a_margin_is_worth_itself_and_at_the_end_winning_is_all() -> None:
+    early, late = bends_of(views_at(0, 0))[0], bends_of(views_at(20, 20))[0]
+    margins = np.arange(-FAR, FAR + 1)
+    assert early[FAR - 3 : FAR + 4] == pytest.approx(margins[FAR - 3 : FAR + 4], abs=0.25)
+    assert (np.sign(late) == np.sign(margins)).all()
+    assert np.ptp(late[FAR + 1 :]) == pytest.approx(0, abs=1e-9)
+    # Behind at the end, a round that is not won by enough is lost.
+    behind = bends_of(views_at(14, 20))[0]
+    assert behind[FAR] == 0
+    assert behind[FAR + 7] > 20 * behind[FAR + 3]
+    assert (np.diff([early, late, behind]) >= 0).all()
+
+
+def test_scores_are_those_of_the_seat_to_move_and_beyond_the_target_as_before_it() -> None:
+    ahead, behind = bends_of(views_at(18, 9)), bends_of(views_at(9, 18))
+    np.testing.assert_allclose(ahead, -behind[:, ::-1], atol=1e-9)
+    np.testing.assert_array_equal(bends_of(views_at(23, 23)), bends_of(views_at(20, 20)))
+
+
+def test_between_whole_margins_the_worth_is_in_proportion_and_beyond_all_it_is_the_last() -> None:
+    table = np.arange(2 * FAR + 1, dtype=float)[None] ** 2
+    found = bend(table, np.array([[-FAR - 5.0, 0.25, FAR + 9.0, np.nan]]))
+    expected = [0, 0.75 * FAR**2 + 0.25 * (FAR + 1) ** 2, (2 * FAR) ** 2]
+    np.testing.assert_allclose(found[0, :3], expected)
+    assert np.isnan(found[0, 3])
+
+
+@pytest.mark.parametrize("rollout", ["counting", "classic-2p"])
+def test_a_search_for_wins_values_what_margins_are_worth(rollout: str) -> None:
+    """In one world, that is the worth of the margin."""
+    views = views_at(14, 20)
+    options = f"worlds=1,prior=0,rollout={rollout}"
+    plain = load_policy(f"search:{options}").action_values(views)
+    found = load_policy(f"search:utility=win,{options}").action_values(views)
+    np.testing.assert_allclose(found, bend(bends_of(views), plain), atol=1e-9)
+    assert np.nanmax(np.abs(found - plain)) > 1
+
+
+def test_a_search_for_wins_chooses_by_that() -> None:
+    views = views_at(14, 20, games=200)
+    plain, wins = (load_policy(f"search:worlds=16,utility={u}") for u in ("margin", "win"))
+    values = wins.action_values(views)
+    chosen = values[np.arange(len(views)), wins.act(views)]
+    assert (chosen >= np.nanmax(values, axis=1) - 1e-9).all()
+    assert (plain.act(views) != wins.act(views)).any()
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"episode": "round"}, "in single rounds of 2 sides; allowed: matches between two"),
+        ({"episode": "match", "players": 3}, "in a match of 3 sides; allowed: matches between"),
+    ],
+)
+def test_where_there_is_no_match_between_two_the_option_is_refused(table, message) -> None:
+    batch = Batch(2, skip_forced=True, **table)
+    for policy in ("search:utility=win", "search:utility=win,rollout=greedy"):
+        with pytest.raises(ValueError, match=message):
+            load_policy(policy).act(batch.views())
+    with pytest.raises(ValueError, match="option utility 'points' is unknown; allowed: margin, w"):
+        load_policy("search:utility=points")
+
+
+# -- distillation -----------------------------------------------------------------------------
+
+WIN = {"reward": "win", "rounds": [{"deals": 8, "teacher": "search:worlds=2,utility=win"}]}
+
+
+def test_labels_of_matches_are_worths_also_where_they_are_exact() -> None:
+    views = views_at(14, 20, turns=31, games=60)
+    rows = np.flatnonzero(solvable(views))
+    assert len(rows) > 20
+    exact = solve_views(views[rows]).actions.astype(float)
+    found = label(load_policy("search:worlds=2,utility=win"), views)[rows]
+    expected = bend(bends_of(views[rows]), np.where(np.isnan(found), np.nan, exact))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_policy_of_matches_is_distilled_from_matches(tmp_path: Path) -> None:
+    policy = distil(tiny(**WIN, shard_deals=2), tmp_path / "run", workers=1)
+    assert policy.card.episode == "match"
+    shard = load_shard(tmp_path / "run" / "round-1" / "labels" / "0000-00.safetensors")
+    assert shard.episode == "match"
+    assert shard.records["scores"].any()
+    views = shard.views(np.arange(5))
+    assert views.episode == "match"
+    policy.act(views)
+    assert evaluate(policy, "random", episode="match", deals=2).games == 4
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {**WIN, "reward": "margin"},
+        {**WIN, "rounds": [{"deals": 8, "teacher": "search:worlds=2"}]},
+    ],
+)
+def test_a_teacher_that_values_something_else_is_refused(settings, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="does not value what reward="):
+        distil(tiny(**settings, shard_deals=2), tmp_path / "run", workers=1)
