@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from test_checkpoint import make_policy
 from typer.testing import CliRunner
 
 from escoba_env.evaluation import cross_play, evaluate
 from escoba_env.policies.learned import LearnedPolicy
-from training import best_response, curves, ship
+from training import best_response, curves, results, ship
 from training.config import make_config, make_settings
 from training.curves import CurveError, draw
 from training.distil import DistilConfig, distil
@@ -148,3 +149,22 @@ def test_the_curve_command_draws_and_refuses_in_one_line(tmp_path: Path) -> None
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
     refused = runner.invoke(ship.app, [str(tmp_path / "nothing")])
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+
+
+def test_the_page_of_results_is_what_the_cards_say() -> None:
+    """If not: ``python -m training.results``."""
+    assert results.PAGE.read_text(encoding="utf-8") == results.page()
+    assert f"`{results.cards()[0].name}`" in results.page()
+
+
+def test_every_shipped_policy_has_a_full_card_a_curve_and_a_config_and_is_small() -> None:
+    for card in results.cards():
+        folder = results.ROOT / "checkpoints" / card.name
+        assert {"machine", "seconds", "config", "torch"} <= set(card.training)
+        assert {"seed", "best response"} <= set(card.strength)
+        assert (folder / "curve.png").read_bytes().startswith(PNG)
+        assert (folder / "policy.safetensors").stat().st_size <= ship.LARGEST
+        kept = (results.ROOT / "configs" / f"{card.name}.yaml").read_text()
+        config = make_settings(DistilConfig, yaml.safe_load(kept), card.name)
+        made_by = make_settings(DistilConfig, card.training["config"], card.name)
+        assert config == made_by

@@ -1,0 +1,74 @@
+"""Writes the table of shipped policies in ``docs/policies.md``, from their cards.
+
+``python -m training.results`` after a policy has been shipped; a test compares the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from escoba_env.files import write_whole
+from escoba_env.policies.checkpoint import Card, load_checkpoint
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "policies.md"
+BEGIN, END = "<!-- results -->\n", "<!-- end of results -->\n"
+
+
+def cards() -> list[Card]:
+    """Returns the cards of the shipped policies, by name."""
+    return [
+        load_checkpoint(path.parent)[0] for path in sorted(ROOT.glob("checkpoints/*/card.json"))
+    ]
+
+
+def table() -> str:
+    """Returns the table as Markdown."""
+    lines = [
+        "| policy | over `counting` | over `greedy` | others | best response | decisions | hours |",
+        "| --- | ---: | ---: | --- | ---: | ---: | ---: |",
+    ]
+    for card in cards():
+        strength = card.strength
+        over = {name: "; ".join(_margins(strength, name)) for name in ("counting", "greedy")}
+        others = []
+        if "counting, beside counting" in strength:
+            others.append(f"beside `counting` {_text(strength['counting, beside counting'])}")
+        if "ladder v1" in strength:
+            score = strength["ladder v1"]
+            others.append(f"ladder v1 {score['score']:+.3f} ± {score['half_width']:.3f}")
+        seconds = card.training["seconds"] + card.training.get("label_seconds", 0)
+        learned = card.training.get("labels", card.training.get("decisions"))
+        lines.append(
+            f"| `{card.name}` | {over['counting']} | {over['greedy']} | {'; '.join(others)} | "
+            f"{_text(strength['best response'], 'gain')} | {learned:,} | {seconds / 3600:.1f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _margins(strength: dict[str, Any], opponent: str) -> Iterator[str]:
+    found = {key: value for key, value in strength.items() if key.split(" at ")[0] == opponent}
+    if len(found) == 1:
+        (only,) = found.values()
+        yield _text(only)
+        if "won" in only:
+            yield f"{only['won']:,} matches won, {only['lost']:,} lost"
+    else:
+        margins = [value["margin"] for value in found.values()]
+        yield f"{min(margins):+.2f} to {max(margins):+.2f} at {len(found)} tables"
+
+
+def _text(result: dict[str, Any], key: str = "margin") -> str:
+    return f"{result[key]:+.3f} ± {result['half_width']:.3f}"
+
+
+def page() -> str:
+    """Returns the page with the table as it is now."""
+    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    return f"{before}{BEGIN}{table()}{END}{rest.split(END)[1]}"
+
+
+if __name__ == "__main__":
+    write_whole(PAGE, page())
