@@ -859,6 +859,17 @@ def test_a_card_whose_name_is_a_path_reaches_no_path(shipped: Path, tmp_path: Pa
         load_policy(policy.name.removeprefix("../"))
 
 
+def test_tables_are_those_of_the_config_or_the_card_s_own_rules() -> None:
+    card = make_policy(rules={"players": 3}).card
+    assert checkpoint.tables_of(card) == [make_rules({"players": 3})]
+    several = {"config": {"tables": [{"players": 2}, {"preset": "scopa"}]}}
+    card = card.model_copy(update={"training": several})
+    assert checkpoint.tables_of(card) == [make_rules("classic"), make_rules("scopa")]
+    for bad in ({"config": {"tables": [{"players": 9}]}}, {"config": {"tables": 5}}):
+        with pytest.raises(CheckpointError, match="'one'"):
+            checkpoint.tables_of(card.model_copy(update={"training": bad}))
+
+
 def test_every_shipped_checkpoint_loads_and_plays() -> None:
     names = checkpoint.shipped_checkpoints()
     assert {p.parent.name for p in ROOT.glob(f"checkpoints/*/{WEIGHTS}")} <= set(names)

@@ -261,11 +261,14 @@ def test_several_games_are_recorded_into_a_folder(tmp_path: Path) -> None:
 
 def test_the_checkpoints_for_the_rules_are_asked() -> None:
     values = as_json("analyse", Game(seed=1).to_text())
-    assert values["policies"] == ["classic-2p"]
+    assert values["policies"] == ["classic-2p", "universal"]
     shown = escoba("analyse", Game(seed=1).to_text()).stdout
     assert "classic-2p" in shown
     assert "all cards known" in shown
-    assert as_json("analyse", Game(seed=1, players=3).to_text())["policies"] == []
+    scopa = as_json("analyse", Game("scopa", players=3, seed=1).to_text())
+    assert scopa["policies"] == ["universal"]
+    other = as_json("analyse", Game(seed=1, players=3, target=5).to_text())
+    assert other["policies"] == []
 
 
 def test_ctrl_c_prints_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:

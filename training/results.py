@@ -36,6 +36,9 @@ def table() -> str:
         others = []
         if "counting, beside counting" in strength:
             others.append(f"beside `counting` {_text(strength['counting, beside counting'])}")
+        start = card.training["config"].get("start")
+        if start:
+            others.append(f"over `{start}` {'; '.join(_margins(strength, start))}")
         if "ladder v1" in strength:
             score = strength["ladder v1"]
             others.append(f"ladder v1 {score['score']:+.3f} ± {score['half_width']:.3f}")

@@ -7,8 +7,9 @@ Writes ``checkpoints/NAME``: the weights, ``card.json`` and ``curve.png``. The c
 what training has written (config, seed, decisions, version of torch):
 
 * ``machine``, and ``label_seconds``, the time that the labels took, all processes together;
-* margins over ``counting`` and ``greedy`` at every table, on duplicate deals of a seed of their
-  own; for matches, matches won and lost; in partnership, margins beside ``counting`` too;
+* margins over ``counting``, ``greedy`` and the policy that it started from at every table, on
+  duplicate deals of a seed of their own; for matches, matches won and lost; in partnership,
+  margins beside ``counting`` too;
 * its score on ladder v1, where that is its game;
 * what a trained opponent gains (:mod:`training.best_response`).
 
@@ -29,7 +30,7 @@ from rich.console import Console
 
 from escoba_env.evaluation import Evaluation, cores, cross_play, evaluate, ladder
 from escoba_env.evaluation.plots import check_plot
-from escoba_env.policies.checkpoint import CheckpointError
+from escoba_env.policies.checkpoint import CheckpointError, tables_of
 from escoba_env.policies.learned import LearnedPolicy
 from escoba_env.rules import Rules, make_rules
 from training.best_response import best_response
@@ -80,12 +81,13 @@ def ship(
             f"{run}: weights of {size:,} bytes are too large to ship; allowed: {LARGEST:,}"
         )
     card = policy.card
-    tables = [make_rules(table) for table in card.training["config"].get("tables", [card.rules])]
+    tables = tables_of(card)
     name = str(run / "checkpoint")
     strength: dict[str, Any] = {"seed": SEED}
     for rules in tables:
         key = "" if len(tables) == 1 else f" at {_table_name(rules)}"
-        for opponent in OPPONENTS:
+        start = card.training["config"].get("start")
+        for opponent in (*OPPONENTS, *([start] if start else [])):
             result = evaluate(
                 name, opponent, rules, episode=card.episode, seed=SEED, workers=cores(),
                 deals=max(2, deals // len(tables)),
@@ -97,7 +99,11 @@ def ship(
             console.print(f"beside counting: {strength['counting, beside counting']}")
     if tables == [make_rules("classic")] and card.episode == "round":
         score = ladder(name, workers=cores())
-        strength["ladder v1"] = {"score": score.score, "half_width": score.half_width}
+        strength["ladder v1"] = {
+            "score": round(score.score, 4),
+            "half_width": round(score.half_width, 4),
+            "margins": {rung.b: round(rung.margin, 4) for rung in score.rungs},
+        }
         console.print(f"ladder v1: {score.score:+.3f} ± {score.half_width:.3f}")
     gain = _best_response(name, run / "best-response", tables[0], decisions)
     strength["best response"] = gain

@@ -31,10 +31,15 @@ from escoba_env.cli.common import (
 )
 from escoba_env.files import check_writable
 from escoba_env.game import Game
-from escoba_env.policies.checkpoint import find_checkpoint, read_card, shipped_checkpoints
+from escoba_env.policies.checkpoint import (
+    find_checkpoint,
+    read_card,
+    shipped_checkpoints,
+    tables_of,
+)
 from escoba_env.render.ansi import draw
 from escoba_env.replay import Replay, play_game
-from escoba_env.rules import Rules, make_rules
+from escoba_env.rules import Rules
 
 
 @app.command("record")
@@ -188,7 +193,7 @@ def _checkpoints_for(position: str | Game) -> list[str]:
     names = []
     for name in shipped_checkpoints():
         folder = find_checkpoint(name)
-        if folder is not None and make_rules(read_card(folder).rules) == rules:
+        if folder is not None and rules in tables_of(read_card(folder)):
             names.append(name)
     return names
 

@@ -10,7 +10,12 @@ from rich.table import Table
 
 from escoba_env.cli.common import REFUSALS, app, changes_text, fail, print_table, shown
 from escoba_env.policies import BUILTIN, load_policy, registered_policies
-from escoba_env.policies.checkpoint import find_checkpoint, read_card, shipped_checkpoints
+from escoba_env.policies.checkpoint import (
+    find_checkpoint,
+    read_card,
+    shipped_checkpoints,
+    tables_of,
+)
 from escoba_env.rules import PRESETS, Rules, RulesError, make_rules
 
 
@@ -54,7 +59,10 @@ def _policies() -> None:
             folder = find_checkpoint(name)
             assert folder is not None
             card = read_card(folder)
-            rules = changes_text(make_rules(card.rules)) or "classic"
+            tables = tables_of(card)
+            rules = changes_text(tables[0]) or "classic"
+            if len(tables) > 1:
+                rules = f"{len(tables)} tables"
             table.add_row(name, f"Checkpoint, trained for: {rules} ({card.episode}).")
     except ValueError as error:
         fail(error)

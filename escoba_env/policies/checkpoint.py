@@ -19,6 +19,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
+from escoba_env.rules import Rules, RulesError, make_rules
+
 FORMAT_VERSION = 1
 WEIGHTS = "policy.safetensors"
 CARD = "card.json"
@@ -207,6 +209,20 @@ def checkpoint_roots() -> list[Path]:
     return [
         root for root in (package / "checkpoints", package.parent / "checkpoints") if root.is_dir()
     ]
+
+
+def tables_of(card: PolicyCard) -> list[Rules]:
+    """Returns the tables that a policy was trained at, as far as its card says so.
+
+    Raises:
+        CheckpointError: If the rules of its card are not possible.
+    """
+    config = card.training.get("config")
+    tables = config.get("tables") if isinstance(config, dict) else None
+    try:
+        return [make_rules(table) for table in tables or [card.rules]]
+    except (RulesError, TypeError, ValueError) as error:
+        raise CheckpointError(f"checkpoint {card.name!r}: {error}") from None
 
 
 def shipped_checkpoints() -> list[str]:
