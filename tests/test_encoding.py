@@ -314,6 +314,8 @@ def by_name(row: Iterable[float]) -> dict[str, float]:
 @given(games_of_fifteen())
 def test_facts_are_what_trying_everything_finds(game: Game) -> None:
     assume(not game.is_over and len(game.table) <= 10)
+    # With open hands the reference does not know how the engine counts the own side's next deal.
+    assume(not game.rules.open_hands)
     check_facts(game)
 
 
