@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,9 @@ def coin(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def forget() -> object:
+def forget() -> Iterator[None]:
+    for cached in (module._solved, module._bends):
+        cached.cache_clear()
     yield
     for cached in (module._solved, module._bends):
         cached.cache_clear()
@@ -56,6 +59,12 @@ def test_odds_of_a_race_by_single_points_are_those_of_tossing_a_coin() -> None:
     odds = match_odds(make_rules("classic", target=3))
     expected = [[1 / 2, 5 / 16, 1 / 8], [11 / 16, 1 / 2, 1 / 4], [7 / 8, 3 / 4, 1 / 2]]
     np.testing.assert_allclose(odds, expected)
+
+
+def test_rules_under_which_nobody_scores_have_no_odds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_results", lambda rules: np.zeros((10, 2), np.int64))
+    with pytest.raises(ValueError, match=r"utility='win' is not possible under rules.*nobody sco"):
+        match_odds(CLASSIC)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Measures a trained policy and puts it among the shipped ones, with its card and learning curve.
 
-    python -m training.ship runs/classic-2p-1
-    python -m training.ship runs/classic-2p-1 --name mine --to elsewhere --decisions 500000
+    python -m training.ship runs/classic-2p-5
+    python -m training.ship runs/classic-2p-5 --name mine --to elsewhere --decisions 500000
 
 Writes ``checkpoints/NAME``: the weights, ``card.json`` and ``curve.png``. The card gets, beside
 what training has written (config, seed, decisions, version of torch):

@@ -499,6 +499,8 @@ def write_facts(spec, s, out, row, start, work, forgotten):
     """
     fill(out, row, start, NUM_ACTIONS * NUM_FACTS, 0)
     unseen, held = next_hand(spec, s, forgotten)
+    # An open hand is known to be the next opponent's: no deal to come is of its cards.
+    hidden = unseen_by(spec, s, int(s["turn"])) | forgotten
     left = popcount(unseen)
     legal = s["legal"]
     table = s["table"]
@@ -538,7 +540,7 @@ def write_facts(spec, s, out, row, start, work, forgotten):
         stays = work["no_reply"]
         out[row, o + 16] = stays
         if held and work["size"] + work["jokers"] and stays > 0.0:
-            out[row, o + 17] = own_next_capture(spec, s, card, unseen, work)
+            out[row, o + 17] = own_next_capture(spec, s, card, hidden, work)
         known = held > 0 and work["size"] + work["jokers"] > 0
         for value in range(1, 11):
             out[row, o + 17 + value] = work["reply_by_value"][value] if known else -1.0

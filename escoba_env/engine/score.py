@@ -5,6 +5,8 @@ Points are in twelfths, see ``record``.
 
 from __future__ import annotations
 
+import numpy as np
+
 from escoba_env.cards import SEVEN_OF_OROS
 from escoba_env.engine.bits import OROS, SEVENS, SUIT_MASKS, lowest, popcount
 from escoba_env.engine.jit import entry, kernel
@@ -178,6 +180,21 @@ def winner_of(spec, scores, target):
     if leader != NOBODY and scores[leader] >= TWELFTHS * target:
         return leader
     return NOBODY
+
+
+@entry
+def match_winners(spec, winners):
+    """Writes who of two sides has won a match at whole points, or NOBODY.
+
+    Args:
+        winners: int8 (n, n): by the points of side 0 and of side 1.
+    """
+    scores = np.zeros(2, np.int64)
+    for own in range(len(winners)):
+        for other in range(len(winners)):
+            scores[0] = own * TWELFTHS
+            scores[1] = other * TWELFTHS
+            winners[own, other] = winner_of(spec[0], scores, int(spec[0]["target"]))
 
 
 MARGIN, POINTS, WIN = range(3)

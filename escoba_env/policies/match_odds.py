@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escoba_env.batch import Batch, Views
-from escoba_env.engine.record import TWELFTHS
+from escoba_env.engine.record import NOBODY, TWELFTHS, lower
+from escoba_env.engine.score import match_winners
 from escoba_env.policies.base import Policy
 from escoba_env.rules import Rules
 
@@ -101,11 +102,18 @@ def _solved(rules: Rules) -> tuple[Floats, Floats]:
     results = _results(rules)
     most = int(results.max())
     size = target + max(most, FAR) + most + 1
-    own, other = np.indices((size, size))
-    after = np.where(own > other, 1.0, np.where(own < other, 0.0, 0.5))
+    # A match that goes on beyond the target does so from equal scores: a half by symmetry.
+    winners = np.empty((size, size), np.int8)
+    match_winners(lower(rules, "match"), winners)
+    after = np.where(winners == NOBODY, 0.5, winners == 0)
     pairs, counts = np.unique(results, axis=0, return_counts=True)
     shares = counts / counts.sum()
     moves = (pairs != 0).any(1)
+    if not moves.any():
+        raise ValueError(
+            f"option utility='win' is not possible under rules {rules.changes()!r}: nobody scored "
+            f"in {ROUNDS:,} rounds of counting"
+        )
     # From the highest total down: points never fall.
     for total in range(2 * target - 2, -1, -1):
         for a in range(max(0, total - target + 1), min(target - 1, total) + 1):
