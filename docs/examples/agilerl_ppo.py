@@ -11,8 +11,8 @@ that it does not ask for:
     python docs/examples/agilerl_ppo.py --out agilerl.onnx
     escoba evaluate agilerl.onnx random --deals 1000
 
-Measured with the defaults, 400,000 decisions: 94 seconds on 2 cores, and +1.75 ± 0.12 points a
-round over `random` (1,000 deals). It still rises.
+Measured with the defaults, 400,000 decisions: 149 seconds on 2 cores in use, and +1.59 ± 0.12
+points a round over `random` (1,000 deals). It still rises.
 
 For its multi-agent algorithms take `parallel_env`, or `vector_env` for many of them in processes.
 """

@@ -8,8 +8,8 @@ from the facts of that action, the ``tactical`` encoding.
     python docs/examples/tianshou_ppo.py --out tianshou.onnx
     escoba evaluate tianshou.onnx random --deals 1000
 
-Measured (seed 1, 2 cores, 1,000 duplicate deals, 95 % intervals): 27 seconds;
-+2.90 ± 0.11 points a round over ``random``, +0.79 ± 0.09 over ``greedy``.
+Measured (seed 1, 2 cores, 1,000 duplicate deals, 95 % intervals): 60 seconds on a
+machine in use; +2.86 ± 0.10 points a round over ``random``, +0.80 ± 0.09 over ``greedy``.
 
 Tianshou's ``PettingZooEnv`` takes ``escoba_v0.env()`` as well. Its multi-agent algorithms lose what
 a seat earns by others' moves, though: see ``escoba_env.adapters.tianshou``.

@@ -9,8 +9,8 @@ of that action, the ``tactical`` encoding.
     python docs/examples/torchrl_ppo.py --out torchrl.onnx
     escoba evaluate torchrl.onnx random --deals 1000
 
-Measured (seed 1, 2 cores, 1,000 duplicate deals, 95 % intervals): 19 seconds; +2.93 ± 0.11 points a
-round over ``random``, +0.83 ± 0.09 over ``greedy``.
+Measured (seed 1, 2 cores, 1,000 duplicate deals, 95 % intervals): 58 seconds on a machine in use;
++2.85 ± 0.11 points a round over ``random``, +0.80 ± 0.09 over ``greedy``.
 
 For a learner in every seat take ``EscobaSelfPlayEnv``, and ``own_decisions(rollout)`` before
 ``GAE``: it links each decision to the same seat's next one. TorchRL's ``PettingZooWrapper`` takes
