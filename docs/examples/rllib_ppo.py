@@ -9,8 +9,8 @@ RLlib's own `ActionMaskingTorchRLModule` takes the same environment with any enc
     python docs/examples/rllib_ppo.py --out rllib.onnx
     escoba evaluate rllib.onnx random --deals 1000
 
-Measured with the defaults, 65,536 decisions: 76 seconds on 2 cores in use, and +2.97 ± 0.10 points a
-round over `random`, +0.91 ± 0.10 over `greedy` (1,000 deals each).
+Measured with the defaults, 65,536 decisions: 76 seconds on 2 cores in use, and +2.97 ± 0.10 points
+a round over `random`, +0.91 ± 0.10 over `greedy` (1,000 deals each).
 
 `python -m training.rllib_selfplay` is the whole thing: any table, frozen opponents and past selves,
 Ray clusters, runs that stop and go on.
