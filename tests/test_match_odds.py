@@ -14,11 +14,11 @@ from escoba_env.batch import Views
 from escoba_env.engine.record import TWELFTHS
 from escoba_env.evaluation import evaluate
 from escoba_env.policies import match_odds as module
-from escoba_env.policies.match_odds import FAR, bend, bends_of, match_odds
+from escoba_env.policies.match_odds import FAR, bend, bends_of, match_odds, score_shares
 from escoba_env.solver import solvable, solve_views
 from training.config import ConfigError
 from training.distil import distil
-from training.labels import label, load_shard
+from training.labels import TEACHER, LabelUnit, label, load_shard
 
 CLASSIC = make_rules("classic")
 
@@ -41,16 +41,16 @@ def coin(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds in which either side wins one point, or in a quarter of them nobody any."""
     rounds = np.array([[1, 0]] * 3 + [[0, 1]] * 3 + [[0, 0]] * 2)
     monkeypatch.setattr(module, "_results", lambda rules: rounds)
-    for cached in (module._solved, module._bends):
+    for cached in (module._solved, module._bends, module.score_shares):
         cached.cache_clear()
 
 
 @pytest.fixture(autouse=True)
 def forget() -> Iterator[None]:
-    for cached in (module._solved, module._bends):
+    for cached in (module._solved, module._bends, module.score_shares):
         cached.cache_clear()
     yield
-    for cached in (module._solved, module._bends):
+    for cached in (module._solved, module._bends, module.score_shares):
         cached.cache_clear()
 
 
@@ -135,6 +135,75 @@ def test_a_search_for_wins_values_what_margins_are_worth(rollout: str) -> None:
     found = load_policy(f"search:utility=win,{options}").action_values(views)
     np.testing.assert_allclose(found, bend(bends_of(views), plain), atol=1e-9)
     assert np.nanmax(np.abs(found - plain)) > 1
+
+
+def test_a_search_values_actions_at_other_scores_as_if_it_were_asked_there() -> None:
+    """From the same worlds: but for rounding the values are the same."""
+    search = load_policy("search:utility=win,worlds=24,prior=8,belief=true")
+    scores = [(14, 20), (20, 14), (0, 0), (20, 20)]
+    found = search.action_values_at(views_at(3, 5), np.tile(scores, (20, 1, 1)))
+    assert found.shape == (20, 4, 43)
+    for k, (own, other) in enumerate(scores):
+        expected = search.action_values(views_at(own, other))
+        np.testing.assert_allclose(found[:, k], expected, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "options", ["worlds=4", "utility=win,time=0.01", "utility=win,worlds=4,rollout=classic-2p"]
+)
+def test_other_scores_are_refused_where_play_outs_cannot_be_shared(options: str) -> None:
+    search = load_policy(f"search:{options}")
+    with pytest.raises(ValueError, match=r"values at other scores are not possible.*allowed: util"):
+        search.action_values_at(views_at(3, 5), np.zeros((20, 1, 2), np.int64))
+
+
+def test_rounds_begin_at_scores_as_often_as_in_matches_of_counting() -> None:
+    rules = make_rules("classic", target=8)
+    shares = score_shares(rules)
+    assert shares.sum() == pytest.approx(1)
+    np.testing.assert_allclose(shares, shares.T)
+    batch = Batch(2000, rules, episode="match", skip_forced=True, seed=4)
+    counting = load_policy("counting")
+    begun = np.zeros((8, 8))
+    last = np.full(2000, -1)
+    while not batch.over.all():
+        live = np.flatnonzero(~batch.over)
+        new = live[batch.states["round_index"][live] != last[live]]
+        last[new] = batch.states["round_index"][new]
+        own, other = batch.states["scores"][new, :2].T // TWELFTHS
+        below = (own < 8) & (other < 8)
+        np.add.at(begun, (own[below], other[below]), 1)
+        batch.step(counting.act(batch.views(live)), live)
+    np.testing.assert_allclose(begun / begun.sum(), shares, atol=0.02)
+
+
+def test_labels_at_further_scores_are_the_teachers_there(tmp_path: Path) -> None:
+    """A decision is followed by the same one at other scores, each with its own labels."""
+    unit = LabelUnit(
+        path=str(tmp_path / "labels.safetensors"), rules=make_rules("classic", target=5),
+        teacher="search:worlds=4,utility=win", behaviour=TEACHER, explore=0.1, seed=3, first=0,
+        deals=4, episode="match", scores=2,
+    )  # fmt: skip
+    unit.play(load_policy)
+    shard = load_shard(Path(unit.path))
+    records = shard.records
+    exact = solvable(shard.views(np.arange(len(records))))
+    assert exact.any()
+    assert not exact.all()
+    bare = records.copy()
+    bare["scores"] = 0
+    _, counts = np.unique(bare, return_counts=True)
+    assert (counts % 3 == 0).mean() > 0.95
+    assert len(np.unique(records["scores"], axis=0)) > 10
+    for place in np.flatnonzero(exact):
+        views = shard.views([place])
+        values = np.where(
+            shard.views([place]).records["legal"][0] >> np.arange(43) & 1,
+            solve_views(views).actions[0],
+            np.nan,
+        )
+        expected = bend(bends_of(views), values[None])
+        np.testing.assert_allclose(shard.values[place], expected[0], rtol=1e-5)
 
 
 def test_a_search_for_wins_chooses_by_that() -> None:

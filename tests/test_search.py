@@ -21,6 +21,7 @@ from escoba_env.engine.search import deal_worlds, end_worlds, search_worlds
 from escoba_env.envs.single import EscobaEnv
 from escoba_env.evaluation import evaluate, play_out
 from escoba_env.policies import GreedyPolicy, Policy, SearchPolicy
+from escoba_env.policies.search import POINTS_OF_A_LOGIT
 from escoba_env.solver import solve_views
 
 SEARCHES = {
@@ -256,7 +257,7 @@ def test_sums_are_of_margins_played_to_the_end() -> None:
     chosen = np.zeros((len(views), 1), np.int64)
     search_worlds(
         *(views.spec, views.records, views.keys, chosen, greedy, 20, 0, np.empty((0, 0))),
-        *(numbers, sums),
+        *(np.empty((0, 0, 0)), numbers, sums),
     )
     for i in range(40):
         moves = np.flatnonzero(sums[i])
@@ -331,6 +332,38 @@ def test_a_learned_policy_plays_out_and_leads_a_tree() -> None:
         assert (policy.act(other) == together).all()
 
 
+def test_a_learned_prior_counts_as_many_worlds_as_it_is_told() -> None:
+    """With a prior that outweighs all worlds its likeliest action is taken, and with none it is
+    as if it were not there.
+    """
+    pytest.importorskip("torch")
+    views = batch_after(6, games=200).views()
+    learned = load_policy("classic-2p")
+
+    def values(text: str) -> NDArray[np.float64]:
+        return load_policy(f"search:worlds=8,{text}").action_values(views)
+
+    alone = values("prior=1000000,policy=classic-2p")
+    logits = np.log(np.maximum(learned.probabilities(views), 1e-20))
+    searched = ~np.isnan(alone)
+    several = searched.sum(1) > 1
+    best = np.where(searched, logits, -np.inf).max(1, keepdims=True)
+    behind = np.where(searched, alone - np.nanmax(alone, 1, keepdims=True), 0)[several]
+    expected = np.where(searched, POINTS_OF_A_LOGIT * (logits - best), 0)[several]
+    # A move is worth what the likeliest of the picks that can begin it is.
+    assert (behind > expected - 1e-3).all()
+    assert np.isclose(behind, expected, atol=1e-3).mean() > 0.95
+    likeliest = np.where(searched, logits, -np.inf).argmax(1)[several]
+    assert np.abs(behind[np.arange(len(behind)), likeliest]).max() < 1e-3
+    np.testing.assert_array_equal(values("prior=0,policy=classic-2p"), values("prior=0"))
+    # In between, worlds and prior are weighed by their numbers, move by move.
+    mixed = values("prior=24,policy=classic-2p")
+    weighed = (8 * values("prior=0") + 24 * alone) / 32
+    close = np.isclose(mixed, weighed, atol=1e-3, equal_nan=True)
+    assert close.mean() > 0.99
+    assert (mixed[~close] < weighed[~close]).all()
+
+
 def test_a_policy_object_plays_out_as_its_kernel_does() -> None:
     """Play-outs in Python and in the kernels are the same."""
     views = batch_after(5, games=20).views()
@@ -391,6 +424,12 @@ def test_a_play_out_by_a_policy_that_plays_illegally_is_refused() -> None:
         ("search:rollout=nobody", "option rollout 'nobody' is not possible .*allowed: counting"),
         ("search:rollout=search", "option rollout 'search' is a search itself; allowed: counting"),
         ("search:rollout=5", "option rollout 5 is not possible"),
+        ("search:policy=nobody", "option policy 'nobody' is not possible .*unknown"),
+        (
+            "search:policy=greedy",
+            "option policy 'greedy' gives no probabilities; allowed: the name",
+        ),
+        ("search:policy=search", "option policy 'search' is a search itself; allowed: the name"),
         ("search:deals=-1", "option deals -1 is not possible; allowed: a whole number, 0 to 20"),
         ("search:solver_turns=99", "option solver_turns 99 is not possible"),
         ("search:threads=0", "option threads 0 is not possible"),

@@ -68,6 +68,9 @@ class RoundSettings(Settings):
     """Who moves in these deals: a policy, or ``teacher``: whatever has the highest label."""
     explore: float = Field(0.1, ge=0, le=1)
     """Chance of a random action in its place."""
+    scores: int = Field(0, ge=0, le=100)
+    """Matches: further scores, drawn as matches come by them, at which each decision is labelled
+    from the same play-outs; not those of ``endgame_deals``."""
     endgame_deals: int = Field(0, ge=0)
     """Two players: further deals of which only the last decisions are labelled, exactly."""
     endgame_behaviour: str = "counting"
@@ -160,6 +163,8 @@ class DistilConfig(Settings):
                     f"endgame_deals of round {number} are possible with two players and an "
                     f"endgame_behaviour other than {TEACHER!r} alone"
                 )
+            if settings.scores and self.reward != "win":
+                raise ValueError(f"scores={settings.scores} of round {number} take reward: win")
             if number == 1 and self.start is None and POLICY in named:
                 raise ValueError(f"round 1 asks for {POLICY}, and there is none before it")
             shards = -(-settings.deals // self.shard_deals) // len(self.all_rules())
@@ -281,6 +286,7 @@ def label_units(
                     deals=config.shard_deals,
                     explore=settings.explore,
                     episode=config.episode,
+                    scores=settings.scores,
                     teacher=names["teacher"],
                     behaviour=names["behaviour"],
                 )

@@ -23,10 +23,11 @@ from safetensors.numpy import save as save_tensors
 
 from escoba_env.batch import Batch, Records, Views
 from escoba_env.cards import NUM_ACTIONS
-from escoba_env.engine.record import STATE, lower, pick_records
+from escoba_env.engine.record import STATE, TWELFTHS, lower, pick_records
 from escoba_env.evaluation.pool import Load, UnitOfWork
 from escoba_env.files import write_whole
 from escoba_env.policies import Policy
+from escoba_env.policies.match_odds import bend, bends_at, score_shares
 from escoba_env.rules import Rules, make_rules
 from escoba_env.solver import Memory, SolverLimitError, make_memory, solvable, solve_views
 
@@ -98,6 +99,8 @@ class LabelUnit(UnitOfWork):
         episode: ``"round"`` or ``"match"``: what a game is; deals are whole matches then.
         endgame: Whether only decisions are labelled in which everything is known by counting, which
             the solver does without the teacher. The teacher then is no behaviour.
+        scores: In matches, further scores, drawn as matches come by them, at which each decision is
+            labelled from the same worlds.
     """
 
     path: str
@@ -110,6 +113,7 @@ class LabelUnit(UnitOfWork):
     deals: int
     endgame: bool = False
     episode: str = "round"
+    scores: int = 0
 
     def key(self, identify: Callable[[Any], str]) -> dict[str, Any]:
         """Returns everything that the shard depends on, for JSON."""
@@ -124,6 +128,7 @@ class LabelUnit(UnitOfWork):
             "deals": self.deals,
             "endgame": self.endgame,
             "episode": self.episode,
+            "scores": self.scores,
         }
 
     def play(self, load: Load) -> dict[str, Any]:
@@ -146,9 +151,11 @@ class LabelUnit(UnitOfWork):
                 if self.endgame:
                     rows = np.flatnonzero(solvable(views))
                 if rows.size:
-                    labels[rows] = label(teacher, views[rows], memory)
-                    records.append(pick_records(views.records, rows))
-                    values.append(labels[rows])
+                    found = self._label(teacher, views[rows], memory, rng)
+                    labels[rows] = found[0][1]
+                    for some_records, some_values in found:
+                        records.append(some_records)
+                        values.append(some_values)
                 batch.step(_choose(views, labels, behaviour, self.explore, rng), live)
                 live = live[~batch.over[live]]
         all_records = np.concatenate([part.view(_BYTES) for part in records]).view(STATE)
@@ -169,6 +176,28 @@ class LabelUnit(UnitOfWork):
         self._write(pick_records(all_records, labelled), all_values[labelled], about)
         return about
 
+    def _label(
+        self, teacher: Policy, views: Views, memory: Memory, rng: np.random.Generator
+    ) -> list[tuple[Records, Floats]]:
+        """Labels decisions at the score as it is, and then at each of the others."""
+        if not self.scores:
+            return [(views.records, label(teacher, views, memory))]
+        shares = score_shares(self.rules)
+        drawn = rng.choice(shares.size, size=(len(views), self.scores), p=shares.ravel())
+        others = np.stack(np.unravel_index(drawn, shares.shape), axis=-1)
+        side = views.records["turn"].astype(np.int64) % 2
+        rows = np.arange(len(views))
+        now = (views.records["scores"] // TWELFTHS).astype(np.int64)
+        own = np.stack([now[rows, side], now[rows, 1 - side]], axis=-1)
+        values = label_at(teacher, views, np.concatenate([own[:, None], others], axis=1), memory)
+        found = [(views.records, values[:, 0])]
+        for k in range(self.scores):
+            records = views.records.copy()
+            records["scores"][rows, side] = others[:, k, 0] * TWELFTHS
+            records["scores"][rows, 1 - side] = others[:, k, 1] * TWELFTHS
+            found.append((records, values[:, k + 1]))
+        return found
+
     def _write(self, records: Records, values: Floats, about: dict[str, Any]) -> None:
         tensors: dict[str, NDArray[Any]] = {
             "records": np.frombuffer(records.tobytes(), np.uint8).reshape(len(records), -1),
@@ -187,6 +216,7 @@ class LabelUnit(UnitOfWork):
                     "first": self.first,
                     "deals": self.deals,
                     "episode": self.episode,
+                    "scores": self.scores,
                 }
             ),
         }
@@ -217,6 +247,39 @@ def label(teacher: Policy, views: Views, memory: Memory | None = None) -> Floats
         bend = getattr(teacher, "bend", None)
         if bend is not None and settled.size:
             values[settled] = bend(views[settled], values[settled].astype(np.float64))
+    return values
+
+
+def label_at(
+    teacher: Policy, views: Views, scores: NDArray[np.int64], memory: Memory | None = None
+) -> Floats:
+    """Returns what each action is worth at some scores of the match, float32 (n, k, 43).
+
+    Args:
+        teacher: A search with ``utility=win``.
+        views: Views of matches between two sides.
+        scores: int64 (n, k, 2): whole points of the own and the other side.
+        memory: The solver's memory.
+
+    Raises:
+        LabelError: If the teacher does not value actions at other scores.
+    """
+    find = getattr(teacher, "action_values_at", None)
+    if find is None or getattr(teacher, "utility", "") != "win":
+        raise LabelError(
+            f"teacher {teacher.name!r} is not possible; allowed: policies that say what every "
+            f"action is worth at other scores, such as search:worlds=64,utility=win"
+        )
+    values: Floats = find(views, scores).astype(np.float32)
+    settled = np.flatnonzero(np.isnan(values[:, 0]).all(1))
+    if settled.size:
+        settled = settled[solvable(views[settled])]
+        exact = np.full((len(views), NUM_ACTIONS), np.nan, np.float32)
+        _solve(views, settled, exact, make_memory() if memory is None else memory)
+        own, other = scores[settled, :, 0], scores[settled, :, 1]
+        for k in range(scores.shape[1]):
+            bends = bends_at(views.rules, own[:, k], other[:, k])
+            values[settled, k] = bend(bends, exact[settled].astype(np.float64))
     return values
 
 

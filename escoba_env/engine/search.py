@@ -339,14 +339,39 @@ def settled_action(spec, s, solver_turns, kit, copies, values):
     return best
 
 
+@kernel
+def guide_moves(s, desk, number, guide):
+    """Puts what a guide says of moves in the place of what ``counting`` does.
+
+    The best that ``counting`` expects stays what the best move is worth.
+
+    Args:
+        desk: Moves and their worths.
+        guide: See ``begin_search``.
+    """
+    moves, worths = desk[3], desk[4]
+    most = worths[0]
+    for row in range(1, number):
+        most = max(most, worths[row])
+    for row in range(number):
+        best = -np.inf
+        rest = actions_of(s, moves[row, CARD], moves[row, TAKEN], moves[row, PLACE])
+        while rest:
+            best = max(best, guide[lowest(rest)])
+            rest &= rest - 1
+        worths[row] = most + best
+
+
 @entry
-def begin_search(spec, records, solver_turns, prior, numbers, sums, actions):
+def begin_search(spec, records, solver_turns, prior, guide, numbers, sums, actions):
     """Settles the decisions that take no search, and begins the others.
 
     Args:
         records: Views of the seat to move, or whole games.
         solver_turns: See ``settled_action``.
         prior: As many worlds the value that ``counting`` gives a move counts for.
+        guide: float64 (n, NUM_ACTIONS): how much less than the best move that of an action is
+            worth, which takes the place of what ``counting`` says of it; or (0, 0).
         numbers: int64 (n,): the number of moves to compare, 0 where the decision is settled.
         sums: float64 (n, MOST_MOVES): what each move begins with.
         actions: int64 (n,): the action, where it is settled.
@@ -363,8 +388,11 @@ def begin_search(spec, records, solver_turns, prior, numbers, sums, actions):
             continue
         numbers[i] = list_root_moves(spec[0], s, desk)
         value_turns(spec[0], s, desk, numbers[i])
+        worths = desk[4]
+        if len(guide):
+            guide_moves(s, desk, numbers[i], guide[i])
         for row in range(numbers[i]):
-            sums[i, row] = prior * desk[4][row]
+            sums[i, row] = prior * worths[row]
         if numbers[i] == 0:
             actions[i] = greedy_action(spec[0], s, desk[2][0])
 
@@ -439,8 +467,21 @@ def worth_at(bends, i, margin):
     return bends[i, low] * (1.0 - share) + bends[i, low + 1] * share
 
 
+@kernel
+def note_margin(spread, i, row, margin):
+    """Counts a margin of a move: between two whole margins, some of either, as ``worth_at``."""
+    far = (spread.shape[2] - 1) // 2
+    place = min(max(margin + far, 0.0), 2.0 * far)
+    low = min(int(place), 2 * far - 1)
+    share = place - low
+    spread[i, row, low] += 1.0 - share
+    spread[i, row, low + 1] += share
+
+
 @entry
-def search_worlds(spec, records, keys, chosen, rollout, deals, solver_turns, bends, numbers, sums):
+def search_worlds(
+    spec, records, keys, chosen, rollout, deals, solver_turns, bends, spread, numbers, sums
+):
     """Plays every move out in some worlds and adds the margins up, or what they are worth.
 
     Args:
@@ -451,6 +492,8 @@ def search_worlds(spec, records, keys, chosen, rollout, deals, solver_turns, ben
         deals: Deals that a play-out goes on for, after the present one.
         bends: float64 (n, 2 * k + 1): what margins from -k to k are worth in each decision, or
             (0, 0) for the margins themselves.
+        spread: float64 (n, most moves, 2 * k + 1): how often each move came to each margin from -k
+            to k is added, or (0, 0, 0).
     """
     kit = make_kit()
     copies = np.empty(2, STATE)
@@ -467,7 +510,9 @@ def search_worlds(spec, records, keys, chosen, rollout, deals, solver_turns, ben
             w = int(chosen[i, place])
             if place and w == chosen[i, place - 1]:
                 for row in range(numbers[i]):
-                    sums[i, row] += found[row]
+                    sums[i, row] += worth_at(bends, i, found[row])
+                    if len(spread):
+                        note_margin(spread, i, row, found[row])
                 continue
             number = start_world(spec[0], s, keys[i], w, kit[0], kit[6], moves, copies)
             word = word_of(keys[i], w)
@@ -477,8 +522,10 @@ def search_worlds(spec, records, keys, chosen, rollout, deals, solver_turns, ben
                     spec[0], copies[1], moves[row, CARD], moves[row, TAKEN], moves[row, PLACE]
                 )
                 play_on(spec[0], copies[1], rollout, stop, solver_turns, word, kit, margins)
-                found[row] = worth_at(bends, i, margins[side])
-                sums[i, row] += found[row]
+                found[row] = margins[side]
+                sums[i, row] += worth_at(bends, i, found[row])
+                if len(spread):
+                    note_margin(spread, i, row, found[row])
 
 
 @entry

@@ -5,7 +5,7 @@ The kernels are in ``escoba_env.engine.ismcts``; this file reads options and sha
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,10 @@ from escoba_env.policies.base import Policy
 from escoba_env.policies.search import (
     MOST_DEALS,
     MOST_TURNS,
+    NO_GUIDE,
+    Likely,
     check_knowledge,
-    check_player,
+    check_likely,
     check_threads,
 )
 from escoba_env.threads import spread
@@ -37,19 +39,6 @@ TREES_OF_A_UNIT = 20
 """Deals that a learned policy plays: it is asked for all trees at once, and slow with few."""
 ROWS_AT_ONCE = 2**20
 """Rows of trees that are kept side by side while a learned policy is asked."""
-
-
-@runtime_checkable
-class _Likely(Protocol):
-    """A policy that says how likely each action is, and what margin it expects."""
-
-    def probabilities(self, views: Views) -> NDArray[np.float32]:
-        """Returns the probability of every action for each view, float32 (n, 43)."""
-        ...
-
-    def margins(self, views: Views) -> NDArray[np.float32]:
-        """Returns the margin of the round that each view's side expects, float32 (n,)."""
-        ...
 
 
 class ISMCTSPolicy:
@@ -105,15 +94,7 @@ class ISMCTSPolicy:
         self.deals = whole("option deals", deals, 0, MOST_DEALS)
         self.solver_turns = whole("option solver_turns", solver_turns, 0, MOST_TURNS)
         self.threads = check_threads(threads)
-        self._player: _Likely | None = None
-        if policy is not None:
-            player = check_player("policy", policy, "the name or folder of a learned policy")
-            if not isinstance(player, _Likely):
-                raise ValueError(
-                    f"option policy {policy!r} gives no probabilities; allowed: the name or folder "
-                    f"of a learned policy"
-                )
-            self._player = player
+        self._player = check_likely(policy)
         self.deals_at_once = max(1, ITERATIONS_OF_A_UNIT // self.iterations) * self.threads
         if self._player is not None:
             self.deals_at_once = TREES_OF_A_UNIT
@@ -137,7 +118,10 @@ class ISMCTSPolicy:
             return actions
         numbers = np.empty(len(views), np.int64)
         sums = np.empty((len(views), MOST_MOVES))
-        begin_search(views.spec, views.records, self.solver_turns, 0.0, numbers, sums, actions)
+        begin_search(
+            *(views.spec, views.records, self.solver_turns, 0.0, NO_GUIDE),
+            *(numbers, sums, actions),
+        )
         open_ones = np.flatnonzero(numbers)
         at_once = max(1, ROWS_AT_ONCE // (self.iterations + 1))
         for begin in range(0, len(open_ones), at_once):
@@ -145,7 +129,7 @@ class ISMCTSPolicy:
             actions[part] = self._search_by(player, views[part])
         return actions
 
-    def _search_by(self, player: _Likely, views: Views) -> NDArray[np.int64]:
+    def _search_by(self, player: Likely, views: Views) -> NDArray[np.int64]:
         """Searches trees side by side, one iteration of all after the other."""
         number = len(views)
         spec, records, keys = views.spec, views.records, views.keys

@@ -51,11 +51,21 @@ def bends_of(views: Views) -> Floats:
     scores = views.records["scores"] // TWELFTHS
     side = views.records["turn"].astype(np.int64) % 2
     rows = np.arange(len(views))
-    table = _bends(views.rules)
-    last = len(table) - 1
-    # A drawn match goes on beyond the target, from equal scores: as from the last before it.
     own, other = scores[rows, side].astype(np.int64), scores[rows, 1 - side].astype(np.int64)
-    over = np.maximum(0, np.maximum(own, other) - last)
+    return bends_at(views.rules, own, other)
+
+
+def bends_at(rules: Rules, own: NDArray[np.int64], other: NDArray[np.int64]) -> Floats:
+    """Returns the same for some scores, float64 (..., 97).
+
+    Args:
+        rules: Rules of matches between two sides.
+        own: Whole points of the side to move.
+        other: Those of the other side, in an array of the same shape.
+    """
+    table = _bends(rules)
+    # A drawn match goes on beyond the target, from equal scores: as from the last before it.
+    over = np.maximum(0, np.maximum(own, other) - (len(table) - 1))
     bends: Floats = table[np.maximum(0, own - over), np.maximum(0, other - over)]
     return bends
 
@@ -78,6 +88,30 @@ def match_odds(rules: Rules) -> Floats:
     """
     odds, _ = _solved(rules)
     return odds
+
+
+@lru_cache(maxsize=16)
+def score_shares(rules: Rules) -> Floats:
+    """Returns how often rounds of a match begin at every score, between two of ``counting``.
+
+    Returns:
+        float64 (target, target): by own and other side's whole points; the sum is 1.
+    """
+    target = int(rules.match_target)
+    pairs, counts = np.unique(_results(rules), axis=0, return_counts=True)
+    moves = (pairs != 0).any(1)
+    pairs, shares = pairs[moves], counts[moves] / counts[moves].sum()
+    visits = np.zeros((target, target))
+    visits[0, 0] = 1
+    # From the lowest total up. A round without points begins again at the same score.
+    for total in range(2 * target - 1):
+        for a in range(max(0, total - target + 1), min(target - 1, total) + 1):
+            b = total - a
+            for (own, other), share in zip(pairs, shares, strict=True):
+                if a + own < target and b + other < target:
+                    visits[a + own, b + other] += visits[a, b] * share
+    result: Floats = visits / visits.sum()
+    return result
 
 
 @lru_cache(maxsize=16)

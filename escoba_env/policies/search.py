@@ -6,7 +6,7 @@ The kernels are in ``escoba_env.engine.search``; this file reads options and sha
 from __future__ import annotations
 
 import time as clock
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from escoba_env.engine.counting import MOST_MOVES
 from escoba_env.engine.record import NOBODY, STATE
 from escoba_env.policies.asking import ask
 from escoba_env.policies.base import Policy
-from escoba_env.policies.match_odds import bend, bends_of
+from escoba_env.policies.match_odds import bend, bends_at, bends_of
 from escoba_env.threads import MAX_THREADS, spread
 
 PRIOR = 24
@@ -28,7 +28,15 @@ PRIOR = 24
 # Tuned with 16 worlds over ``counting``: 0 wins -0.01, 8 +0.11, 24 +0.21 a round (1,000 deals,
 # +-0.09, play-outs to the end of the round).
 
+POINTS_OF_A_LOGIT = 0.2
+"""Margin that one unit of a learned policy's logits is worth; ``training.distil`` makes them so."""
+
+LEAST_LOGIT = -50.0
+"""Of an action to which a learned policy gives no probability at all."""
+
 NO_BENDS = np.empty((0, 0))
+NO_GUIDE = np.empty((0, 0))
+NO_SPREAD = np.empty((0, 0, 0))
 UTILITIES = ("margin", "win")
 MOST_WORLDS = 2**20
 MOST_DEALS = 20
@@ -71,12 +79,26 @@ def check_threads(threads: Any) -> int:
     return whole("option threads", threads, 1, MAX_THREADS)
 
 
+@runtime_checkable
+class Likely(Protocol):
+    """A policy that says how likely each action is, and what margin it expects."""
+
+    def probabilities(self, views: Views) -> NDArray[np.float32]:
+        """Returns the probability of every action for each view, float32 (n, 43)."""
+        ...
+
+    def margins(self, views: Views) -> NDArray[np.float32]:
+        """Returns the margin of the round that each view's side expects, float32 (n,)."""
+        ...
+
+
 class SearchPolicy:
     """Plays every move out in many random deals of the hidden cards, and takes the best on average.
 
     The cards that the seat has not seen are dealt anew ``worlds`` times (determinised search;
     Ginsberg, *GIB*, 2001). In each deal the moves are compared by play-outs of a policy that every
-    seat follows. What ``counting`` says of a move counts like some more worlds.
+    seat follows. What ``counting``, or a learned policy, says of a move counts like some
+    more worlds.
     With two players and nothing but the other hand hidden, the exact solver plays instead.
 
     It looks at the margin of the present round, in a match too unless ``utility=win``. The same
@@ -92,7 +114,10 @@ class SearchPolicy:
             play-out; default 6. It knows all cards of its world.
         time: Seconds for each decision, in place of ``worlds``: results then depend on the machine.
         threads: Threads that share the decisions of a call; results do not depend on it.
-        prior: As many worlds what ``counting`` says of a move counts for; default 24.
+        prior: As many worlds what ``counting``, or ``policy``, says of a move counts for; default
+            24.
+        policy: Name or folder of a learned policy, whose logits are the prior, at
+            ``POINTS_OF_A_LOGIT`` each; default: ``counting`` is.
         utility: ``margin`` (default), or in matches between two sides ``win``: margins count for
             what they are worth at the score; see ``match_odds.bends_of``.
         belief: Whether deals are the likelier, the better what others have played since hands were
@@ -121,6 +146,7 @@ class SearchPolicy:
         threads: int = 1,
         belief: bool = False,
         prior: int | None = None,
+        policy: str | Policy | None = None,
         utility: str = "margin",
     ) -> None:
         one_of("option utility", utility, UTILITIES)
@@ -130,6 +156,7 @@ class SearchPolicy:
         self.belief = belief
         if prior is not None:
             self._prior = whole("option prior", prior, 0, MOST_WORLDS)
+        self._guide = check_likely(policy)
         if worlds is not None and time is not None:
             raise ValueError(f"options worlds={worlds!r} and time={time!r}; allowed: one of them")
         self.worlds = whole("option worlds", 64 if worlds is None else worlds, 1, MOST_WORLDS)
@@ -152,9 +179,7 @@ class SearchPolicy:
         def search(a: int, b: int) -> None:
             part = views[a:b]
             found = numbers[a:b], sums[a:b], actions[a:b]
-            kernels.begin_search(
-                part.spec, part.records, self.solver_turns, float(self._prior), *found
-            )
+            self._begin(part, *found)
             if self.time is None:
                 self._add(part, 0, self.worlds, numbers[a:b], sums[a:b])
             else:
@@ -180,18 +205,75 @@ class SearchPolicy:
         sums = np.zeros((len(views), MOST_MOVES))
         actions = np.empty(len(views), np.int64)
         values = np.full((len(views), NUM_ACTIONS), np.nan)
-        kernels.begin_search(
-            *(views.spec, views.records, self.solver_turns, float(self._prior)),
-            *(numbers, sums, actions),
-        )
+        self._begin(views, numbers, sums, actions)
         self._add(views, 0, self.worlds, numbers, sums)
         weight = float(self.worlds + self._prior)
         kernels.action_margins(views.spec, views.records, numbers, sums, weight, values)
         return values
 
+    def action_values_at(self, views: Views, scores: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Returns what ``action_values`` would at other scores of the match, from the same worlds.
+
+        Every play-out counts at all scores, which is much faster than asking again.
+
+        Args:
+            views: Views of matches between two sides.
+            scores: int64 (n, k, 2): whole points of the own and the other side, below the target.
+
+        Returns:
+            float64 (n, k, 43); see ``action_values``.
+
+        Raises:
+            ValueError: Unless ``utility=win`` and ``worlds``, and play-outs are by ``counting``,
+                ``greedy`` or ``random``.
+        """
+        check_knowledge(views, self.name, self.cheats)
+        if self.utility != "win" or self.time is not None or self._player is not None:
+            raise ValueError(
+                f"values at other scores are not possible with utility={self.utility!r}, "
+                f"time={self.time!r} and this rollout; allowed: utility=win, worlds, and rollout "
+                f"{', '.join(kernels.ROLLOUTS)}"
+            )
+        bends = bends_at(views.rules, scores[..., 0], scores[..., 1])
+        numbers = np.empty(len(views), np.int64)
+        sums = np.zeros((len(views), MOST_MOVES))
+        actions = np.empty(len(views), np.int64)
+        self._begin(views, numbers, sums, actions)
+        spread = np.zeros((len(views), int(numbers.max(initial=0)), bends.shape[2]))
+        prior = sums.copy()
+        self._add(views, 0, self.worlds, numbers, sums, spread)
+        values = np.full((*bends.shape[:2], NUM_ACTIONS), np.nan)
+        weight = float(self.worlds + self._prior)
+        for k in range(bends.shape[1]):
+            sums[:] = prior
+            sums[:, : spread.shape[1]] += np.einsum("imb,ib->im", spread, bends[:, k])
+            at_score = np.full((len(views), NUM_ACTIONS), np.nan)
+            kernels.action_margins(views.spec, views.records, numbers, sums, weight, at_score)
+            values[:, k] = at_score
+        return values
+
     def bend(self, views: Views, margins: NDArray[np.float64]) -> NDArray[np.float64]:
         """Returns what margins of the present round are worth to it, (n, k) as they are."""
         return bend(bends_of(views), margins) if self.utility == "win" else margins
+
+    def _begin(
+        self,
+        views: Views,
+        numbers: NDArray[np.int64],
+        sums: NDArray[np.float64],
+        actions: NDArray[np.int64],
+    ) -> None:
+        """Settles the decisions that take no search, and begins the others by the prior."""
+        guide = NO_GUIDE
+        if self._guide is not None:
+            with np.errstate(divide="ignore"):
+                logits = np.log(self._guide.probabilities(views).astype(np.float64))
+            guide = np.maximum(logits - logits.max(1, keepdims=True), LEAST_LOGIT)
+            guide *= POINTS_OF_A_LOGIT
+        kernels.begin_search(
+            *(views.spec, views.records, self.solver_turns, float(self._prior), guide),
+            *(numbers, sums, actions),
+        )
 
     def _add_for(
         self, seconds: float, views: Views, numbers: NDArray[np.int64], sums: NDArray[np.float64]
@@ -212,8 +294,9 @@ class SearchPolicy:
         worlds: int,
         numbers: NDArray[np.int64],
         sums: NDArray[np.float64],
+        spread: NDArray[np.float64] = NO_SPREAD,
     ) -> None:
-        """Adds what every move is worth in some worlds."""
+        """Adds what every move is worth in some worlds; see ``search_worlds``."""
         bends = bends_of(views) if self.utility == "win" else NO_BENDS
         if self._player is None:
             for world in range(first, first + worlds, WORLDS_OF_A_CALL):
@@ -221,7 +304,7 @@ class SearchPolicy:
                 kernels.search_worlds(
                     *(views.spec, views.records, views.keys),
                     *(self._chosen(views, world, number, numbers), self._rollout),
-                    *(self.deals, self.solver_turns, bends, numbers, sums),
+                    *(self.deals, self.solver_turns, bends, spread, numbers, sums),
                 )
             return
         totals = np.zeros_like(sums)
@@ -346,6 +429,21 @@ def _seconds(time: Any) -> float:
     if isinstance(time, bool) or not isinstance(time, int | float) or not 0 < time <= 3600:
         raise ValueError(f"option time {time!r} is not possible; allowed: seconds, up to 3600")
     return float(time)
+
+
+def check_likely(policy: Any) -> Likely | None:
+    """Loads the policy that the option ``policy`` names; none for ``None``.
+
+    Raises:
+        ValueError: If there is no such policy, or it gives no probabilities.
+    """
+    if policy is None:
+        return None
+    allowed = "the name or folder of a learned policy"
+    player = check_player("policy", policy, allowed)
+    if not isinstance(player, Likely):
+        raise ValueError(f"option policy {policy!r} gives no probabilities; allowed: {allowed}")
+    return player
 
 
 def _player(rollout: Any) -> tuple[int, Policy | None]:
