@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from escoba_env.solver import solve_views
 from training import distil as module
 from training.config import ConfigError, make_settings
 from training.distil import DistilConfig, Learner, distil, label_units
-from training.labels import TEACHER, LabelError, LabelUnit, joined, label, load_shard
+from training.labels import TEACHER, LabelError, LabelUnit, Shard, joined, label, load_shard
 
 torch.set_num_threads(1)
 
@@ -193,7 +194,7 @@ def test_a_student_learns_what_the_labels_say(tmp_path):
     shards = joined([load_shard(tmp_path / str(place)) for place in range(3)])
     config = tiny(epochs=6, learning_rate=3e-3, network={"hidden": [32], "action_hidden": 32})
     learner = Learner(config, 0, None)
-    total = learner.steps_of(shards) * config.epochs
+    total = learner.steps_of(sum(len(shard.records) for shard in shards)) * config.epochs
     before, _ = learner.validate(shards)
     losses = [learner.epoch(shards, epoch, total, lambda _: None) for epoch in range(6)]
     after, _ = learner.validate(shards)
@@ -239,6 +240,37 @@ def test_a_killed_run_goes_on_where_it_was(run, tmp_path, monkeypatch):
     assert all(path.stat().st_mtime_ns == time for path, time in times.items())
     a, b = (load_file(p / "checkpoint" / "policy.safetensors") for p in (run, folder))
     assert all(np.array_equal(a[key], b[key]) for key in a)
+
+
+@pytest.mark.parametrize(("once", "times"), [(True, 1), (False, 3)])
+def test_labels_of_the_endgame_are_learned_from_once_if_asked(tmp_path, monkeypatch, once, times):
+    rounds = [{"deals": 20, "teacher": "search:worlds=1", "endgame_deals": 40}]
+    config = tiny(rounds=rounds, epochs=3, endgame_once=once, minibatch=64)
+    epoch_of = Learner.epoch
+    seen: list[list[bytes]] = []
+    steps: list[int] = []
+
+    def noted(self: Learner, data: list[Shard], epoch: int, total: int, note: Any) -> float:
+        seen.append([row.tobytes() for shard in data for row in shard.records])
+        steps.append(total)
+        return epoch_of(self, data, epoch, total, note)
+
+    monkeypatch.setattr(Learner, "epoch", noted)
+    done = []
+    monkeypatch.setattr(Learner, "validate", lambda self, _: done.append(self.step) or (0.0, 0.0))
+    distil(config, tmp_path / "run", workers=1)
+    assert len(seen) == 3
+    # The learning rate falls over as many steps as are taken.
+    assert set(steps) == {done[-1]}
+    counts = Counter(record for epoch in seen for record in set(epoch))
+    ends = [load_shard(path) for path in (tmp_path / "run/round-1/labels").glob("end-*")]
+    of_the_end = {row.tobytes() for shard in ends for row in shard.records}
+    whole = {
+        row.tobytes()
+        for row in load_shard(tmp_path / "run/round-1/labels/0000-00.safetensors").records
+    }
+    assert {counts[record] for record in of_the_end - whole} == {times}
+    assert {counts[record] for record in whole} == {3}
 
 
 def test_a_round_can_use_the_policy_of_the_round_before(tmp_path):
@@ -294,6 +326,7 @@ def test_no_two_rounds_tables_or_seeds_share_a_deal():
         ({"rounds": [{"deals": 10, "teacher": "search"}]}, "fewer than 2 shards"),
         ({"rounds": [{"deals": 40, "teacher": "search", "explore": 1.5}]}, "explore"),
         ({"epochs": 0}, "epochs"),
+        ({"rounds": [{"deals": 40, "teacher": "search", "scores": 2}]}, "scores=2 of round 1 take"),
         (
             {
                 "tables": [{"players": 3}],

@@ -43,7 +43,15 @@ from escoba_env.policies.learned import LearnedPolicy
 from escoba_env.policies.network import ILLEGAL_LOGIT, Choices, PolicyNetwork, choices_of
 from escoba_env.rules import Rules, make_rules
 from training.config import ConfigError, NetworkSettings, Settings, load_settings
-from training.labels import TEACHER, LabelError, LabelUnit, Shard, joined, load_shard
+from training.labels import (
+    TEACHER,
+    LabelError,
+    LabelUnit,
+    Shard,
+    about_shard,
+    joined,
+    load_shard,
+)
 from training.ppo import take_weights, uses_bfloat16
 from training.progress import bar_of
 
@@ -51,6 +59,8 @@ app = typer.Typer(add_completion=False)
 
 POLICY = "{policy}"
 """In the name of a teacher or a behaviour: the policy of the round before."""
+ENDGAME = "end-"
+"""How files of labels of ``endgame_deals`` begin."""
 CURVE = "learning.jsonl"
 """In the folder of a round: what each epoch came to."""
 VALIDATION_SHARDS = 1
@@ -114,6 +124,9 @@ class DistilConfig(Settings):
     """Whether each round learns from new weights, or from those of the round before."""
     epochs: int = Field(2, ge=1)
     """Passes over all labels in each round."""
+    endgame_once: bool = False
+    """Whether each of the labels of ``endgame_deals`` is learned from in one of the epochs alone,
+    and not in all of them: they are cheap, and many need not be in memory together."""
     minibatch: int = Field(2048, ge=2)
     """Decisions of one gradient step."""
     learning_rate: float = Field(1e-3, gt=0)
@@ -295,7 +308,7 @@ def label_units(
         for table, of_table in enumerate(rules):
             units.append(
                 LabelUnit(
-                    path=str(home / "labels" / f"end-{place:04}-{table:02}.safetensors"),
+                    path=str(home / "labels" / f"{ENDGAME}{place:04}-{table:02}.safetensors"),
                     rules=of_table,
                     seed=_seed_of(config.seed, number, table + len(rules)),
                     first=place * config.shard_deals,
@@ -379,16 +392,25 @@ def _learn(
     console: Console,
 ) -> LearnedPolicy:
     """Fits a network to the labels so far, and measures it."""
-    data = joined([load_shard(path) for path, validates in shards if not validates])
+    paths = [path for path, validates in shards if not validates]
+    once = [path for path in paths if config.endgame_once and path.name.startswith(ENDGAME)]
+    always = [path for path in paths if path not in set(once)]
     held_out = joined([load_shard(path) for path, validates in shards if validates])
+    data = joined([load_shard(path) for path in always])
     learner = Learner(config, number, before)
     begun = learner.restore(home / "resume.pt")
-    total = learner.steps_of(data) * config.epochs
+    size = sum(len(shard.records) for shard in data)
+    further = [
+        sum(about_shard(path)["labelled"] for path in once[epoch :: config.epochs])
+        for epoch in range(config.epochs)
+    ]
+    total = sum(learner.steps_of(size + more) for more in further)
     with bar_of(console) as bar:
         task = bar.add_task(f"{home.name}: learning", total=config.epochs, completed=begun, info="")
         for epoch in range(begun, config.epochs):
+            now = joined([load_shard(path) for path in once[epoch :: config.epochs]])
             loss = learner.epoch(
-                data, epoch, total, lambda share: bar.update(task, completed=share)
+                [*data, *now], epoch, total, lambda share: bar.update(task, completed=share)
             )
             lost, error = learner.validate(held_out)
             text = (
@@ -400,7 +422,7 @@ def _learn(
             with (home / CURVE).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(learned) + "\n")
             learner.save(home / "resume.pt", epoch + 1)
-    policy = learner.policy(sum(len(shard.records) for shard in data))
+    policy = learner.policy(size + sum(further))
     strength = _measure(config, policy, console)
     about = policy.card.model_copy(update={"strength": strength})
     return LearnedPolicy(about, policy.network)
@@ -465,9 +487,9 @@ class Learner:
         self.seconds = 0.0
         self.step = 0
 
-    def steps_of(self, data: list[Shard]) -> int:
-        """Returns the number of gradient steps of an epoch."""
-        return sum(1 for _ in self._minibatches(data, None))
+    def steps_of(self, size: int) -> int:
+        """Returns the number of gradient steps of an epoch of so many decisions."""
+        return -(-size // self.config.minibatch)
 
     def epoch(
         self, data: list[Shard], epoch: int, total: int, on_progress: Callable[[float], None]
