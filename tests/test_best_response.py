@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +15,11 @@ from test_checkpoint import make_policy
 from typer.testing import CliRunner
 
 from escoba_env import Batch, load_policy, make_rules
+from escoba_env.evaluation import Evaluation, evaluate
+from escoba_env.policies.learned import LearnedPolicy
 from training import best_response as module
-from training.best_response import best_response, response_config
+from training import selfplay
+from training.best_response import best_response, into_card, response_config
 from training.config import ConfigError, make_config
 from training.run_folder import RunFolder
 from training.selfplay import train
@@ -35,15 +40,67 @@ def test_the_result_says_what_was_measured(policy, tmp_path, monkeypatch):
     config = module.make_config
 
     def small(content, source):
-        return config({**content, **SMALL}, source)
+        evaluation = {**content["evaluation"], "every": 64, "deals": 10}
+        return config({**content, **SMALL, "decisions": 192, "evaluation": evaluation}, source)
 
     monkeypatch.setattr(module, "make_config", small)
-    result = best_response(policy, tmp_path / "run", decisions=64, deals=10)
+    monkeypatch.setattr(module, "SEARCH", "search:worlds=2")
+    result = best_response(policy, tmp_path / "run", decisions=192, deals=10, workers=1)
     written = json.loads((tmp_path / "run" / "best_response.json").read_text())
-    assert (written["gain"], written["deals"]) == (result.margin, 10)
+    trained, search = result.trained, result.search
+    assert (written["gain"], written["deals"]) == (trained.margin, 10)
+    assert written["search"] == {
+        "opponent": "search:worlds=2", "gain": search.margin, "half_width": search.half_width,
+        "deals": 10,
+    }  # fmt: skip
+    assert result.gain == max(trained.margin, search.margin)
     assert written["from_the_policys_weights"] is True
-    # The frozen policy is measured, and is as it was.
-    assert result.b == policy
+    # The frozen policy is measured, and is as it was; so is the best of its opponents.
+    assert trained.b == search.b == policy
+    lines = (tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()
+    margins = {line["decisions"]: line["margin"] for line in map(json.loads, lines)}
+    assert sorted(margins) == [0, 64, 128, 192]
+    assert margins[0] == 0
+    assert margins[written["best_after"]] == max(margins.values())
+    # And into the card of the policy, whose weights stay as they are.
+    before = load_file(Path(policy) / "policy.safetensors")
+    into_card(Path(policy), tmp_path / "run")
+    card = LearnedPolicy.load(policy).card
+    assert card.strength["best response"]["gain"] == pytest.approx(trained.margin, abs=1e-4)
+    assert card.strength["best response"]["search"]["opponent"] == "search:worlds=2"
+    after = load_file(Path(policy) / "policy.safetensors")
+    assert all(np.array_equal(before[key], after[key]) for key in before)
+
+
+def test_the_best_policy_of_a_run_is_kept_and_goes_on_with_it(policy, tmp_path, monkeypatch):
+    found = iter([0.0, -0.5, 0.75, 0.25, 0.5])
+
+    def evaluated(*_: Any, **__: Any) -> Evaluation:
+        return replace(result, margin=next(found))
+
+    result = evaluate("greedy", "random", deals=2)
+    monkeypatch.setattr(selfplay, "evaluate", evaluated)
+    settings = {
+        "name": "x", "start": policy, "network": {"hidden": [8, 6], "action_hidden": 5},
+        "evaluation": {"every": 64, "against": [policy], "keep_best": True}, **SMALL,
+        "decisions": 128,
+    }  # fmt: skip
+    folder = RunFolder(tmp_path / "run")
+    train(make_config(settings, "x"), folder)
+    kept = load_file(folder.best / "policy.safetensors")
+    last = load_file(folder.checkpoint / "policy.safetensors")
+    assert all(np.array_equal(kept[key], last[key]) for key in kept)
+    train(make_config({**settings, "decisions": 256}, "x"), folder, resume=True)
+    best = LearnedPolicy.load(folder.best).card
+    assert (best.training["decisions"], best.strength[policy]["margin"]) == (128, 0.75)
+    later = load_file(folder.checkpoint / "policy.safetensors")
+    assert not all(np.array_equal(kept[key], later[key]) for key in kept)
+
+
+def test_the_best_of_nobody_cannot_be_kept():
+    settings = {"name": "x", **SMALL, "evaluation": {"against": [], "keep_best": True}}
+    with pytest.raises(ConfigError, match="keep_best takes somebody to measure against"):
+        make_config(settings, "x")
 
 
 def test_the_opponent_plays_every_game_and_never_learns(policy):

@@ -8,32 +8,62 @@ What a trained opponent wins from a policy is a lower bound on how far the polic
 Descent, 2019; Timbers et al., Approximate Exploitability, 2022): a best response wins at least as
 much. The learner plays one side, and the policy plays all others, deterministically as it does
 everywhere. It begins from the policy's own weights where it is such a network, which beats a
-learner that has to find out everything by itself, and from new ones with ``--fresh``.
+learner that has to find out everything by itself, and from new ones with ``--fresh``. Of all that
+it has been on the way, the beginning among them, the best is measured, on other deals.
+
+A search that is not trained at all is measured as well: whatever wins from the policy bounds it.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from escoba_env.evaluation import Evaluation, evaluate
+from escoba_env.evaluation import Evaluation, cores, evaluate
 from escoba_env.files import write_whole
 from escoba_env.policies import load_policy
+from escoba_env.policies.checkpoint import CheckpointError
 from escoba_env.policies.learned import LearnedPolicy
 from escoba_env.rules import make_rules
 from training.config import Config, ConfigError, make_config
 from training.run_folder import RunFolder
 from training.selfplay import train
 
+RESULT = "best_response.json"
+"""In the run folder: what the opponents gain."""
 EVALUATION_SEED = 2_000_003
 """Seed of the deals that the gain is measured on, apart from those that are learned from."""
 
+SEARCH = "search:worlds=64,belief=true,prior=0,deals=0"
+"""The opponent that takes no training; in matches it plays to win them."""
+SEARCH_DEALS = 4000
+"""Duplicate deals that it is measured on, at the most."""
+
 app = typer.Typer(add_completion=False)
+
+
+@dataclass(frozen=True)
+class Response:
+    """What two opponents gain from a policy, in points per round.
+
+    Attributes:
+        trained: The trained opponent against the policy.
+        search: The search against the policy.
+    """
+
+    trained: Evaluation
+    search: Evaluation
+
+    @property
+    def gain(self) -> float:
+        """The larger gain: the lower bound on how far the policy can be exploited."""
+        return max(self.trained.margin, self.search.margin)
 
 
 def best_response(
@@ -46,8 +76,9 @@ def best_response(
     deals: int = 20_000,
     fresh: bool = False,
     resume: bool = False,
-) -> Evaluation:
-    """Trains an opponent of a policy and measures what it gains.
+    workers: int | None = None,
+) -> Response:
+    """Trains an opponent of a policy and measures what it, and a search, gain.
 
     Args:
         policy: Name, file or folder of the policy.
@@ -58,36 +89,74 @@ def best_response(
         deals: Duplicate deals that its gain is measured on.
         fresh: Begin from new weights, also where the policy has weights to begin from.
         resume: Go on with the run that is there.
+        workers: Processes that measure; default: one a core.
 
     Returns:
-        The opponent against the policy: its ``margin`` is the gain, in points per round.
+        What they gain.
 
     Raises:
         ConfigError: If an argument is not possible, or the folder does not fit.
     """
     config = response_config(policy, rules, decisions, seed, fresh)
     train(config, RunFolder(folder), resume=resume)
-    result = evaluate(
-        str(folder / "checkpoint"),
-        policy,
-        config.table(),
-        episode=config.episode,
-        deals=deals,
-        seed=EVALUATION_SEED,
-    )
+
+    def measured(opponent: str, deals: int) -> Evaluation:
+        return evaluate(
+            opponent, policy, config.table(), episode=config.episode, deals=deals,
+            seed=EVALUATION_SEED, workers=workers or cores(),
+        )  # fmt: skip
+
+    search = SEARCH
+    if config.episode == "match" and config.table().num_sides == 2:
+        search += ",utility=win"
+    trained = measured(str(RunFolder(folder).best), deals)
+    result = Response(trained, measured(search, min(deals, SEARCH_DEALS)))
+    best = LearnedPolicy.load(RunFolder(folder).best).card.training["decisions"]
     content = {
         "policy": policy,
-        "gain": result.margin,
-        "half_width": result.half_width,
+        "gain": trained.margin,
+        "half_width": trained.half_width,
         "deals": deals,
         "seed": EVALUATION_SEED,
+        "best_after": best,
+        "search": {
+            "opponent": search,
+            "gain": result.search.margin,
+            "half_width": result.search.half_width,
+            "deals": result.search.deals,
+        },
         "decisions": decisions,
         "training_seed": seed,
         "from_the_policys_weights": config.start is not None,
-        "version": result.version,
+        "version": trained.version,
     }
-    write_whole(folder / "best_response.json", json.dumps(content, indent=2) + "\n")
+    write_whole(folder / RESULT, json.dumps(content, indent=2) + "\n")
     return result
+
+
+def for_card(folder: Path) -> dict[str, Any]:
+    """Returns the result in a run folder as the card of the policy has it."""
+    content = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    kept = ("deals", "decisions", "best_after", "from_the_policys_weights")
+    return {**_rounded(content), **{key: content[key] for key in kept}, "search": {
+        **content["search"], **_rounded(content["search"]),
+    }}  # fmt: skip
+
+
+def _rounded(result: dict[str, Any]) -> dict[str, float]:
+    return {key: round(result[key], 4) for key in ("gain", "half_width")}
+
+
+def into_card(checkpoint: Path, folder: Path) -> None:
+    """Writes the result in a run folder into the card of a checkpoint.
+
+    Raises:
+        CheckpointError: If that is none.
+    """
+    policy = LearnedPolicy.load(checkpoint)
+    strength = {**policy.card.strength, "best response": for_card(folder)}
+    card = policy.card.model_copy(update={"strength": strength})
+    LearnedPolicy(card, policy.network).save(checkpoint)
 
 
 def response_config(
@@ -126,9 +195,18 @@ def response_config(
             "seed": seed,
             "decisions": decisions,
             "opponents": {policy: 1.0},
-            "learning_rate": 3e-4,
-            "entropy": 0.003,
-            "evaluation": {"every": max(1, decisions // 4), "deals": 2000, "against": [policy]},
+            "games": 1024,
+            "learning_rate": 1e-4,
+            "minibatch": 8192,
+            "entropy": 0.0,
+            "clip": 0.1,
+            "epochs": 2,
+            "evaluation": {
+                "every": max(1, decisions // 8),
+                "deals": 4000,
+                "against": [policy],
+                "keep_best": True,
+            },
             **about,
         },
         f"of a best response to {policy}",
@@ -144,21 +222,30 @@ def main(
     fresh: Annotated[bool, typer.Option(help="Begin from new weights.")] = False,
     run: Annotated[Path | None, typer.Option(help="Run folder.")] = None,
     resume: Annotated[bool, typer.Option(help="Go on with the run that is there.")] = False,
+    card: Annotated[
+        Path | None, typer.Option(help="Checkpoint folder whose card gets the result.")
+    ] = None,
 ) -> None:
     """Trains a fresh opponent against a frozen policy and says what it gains."""
     folder = run or Path("runs") / f"best-response-{Path(policy.partition(':')[0]).name}-{seed}"
     try:
+        if card:
+            LearnedPolicy.load(card)
         result = best_response(
             policy, folder, decisions=decisions, seed=seed, deals=deals, fresh=fresh, resume=resume
         )
-    except ConfigError as error:
+        if card:
+            into_card(card, folder)
+    except (ConfigError, CheckpointError) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
-    low, high = result.interval
-    Console().print(
-        f"gain over {policy}: {result.margin:+.3f} ± {result.half_width:.3f} points per round "
-        f"({low:+.3f} to {high:+.3f}, {deals:,} duplicate deals); in {folder}"
-    )
+    console = Console()
+    for name, found in (("trained", result.trained), ("search", result.search)):
+        console.print(
+            f"{name}: gain over {policy} {found.margin:+.3f} ± {found.half_width:.3f} points per "
+            f"round ({found.deals:,} duplicate deals)"
+        )
+    console.print(f"exploitable by at least {result.gain:+.3f} points per round; in {folder}")
 
 
 if __name__ == "__main__":

@@ -79,6 +79,15 @@ class EvaluationSettings(Settings):
     """Policies to measure against; the first is the one that the progress bar shows."""
     seed: int = Field(1_000_003, ge=0)
     """Seed of the evaluation deals, apart from those that are trained on."""
+    keep_best: bool = False
+    """Whether the policy of the best evaluation against the first of ``against`` is kept, too, in
+    ``best``; the start is evaluated as well then."""
+
+    @model_validator(mode="after")
+    def _somebody(self) -> EvaluationSettings:
+        if self.keep_best and not self.against:
+            raise ValueError("keep_best takes somebody to measure against")
+        return self
 
 
 class Config(Settings):

@@ -27,8 +27,8 @@ def cards() -> list[Card]:
 def table() -> str:
     """Returns the table as Markdown."""
     lines = [
-        "| policy | over `counting` | over `greedy` | others | best response | decisions | hours |",
-        "| --- | ---: | ---: | --- | ---: | ---: | ---: |",
+        "| policy | over `counting` | over `greedy` | others | trained | search | labels | hours |",
+        "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: |",
     ]
     for card in cards():
         strength = card.strength
@@ -42,11 +42,14 @@ def table() -> str:
         if "ladder v1" in strength:
             score = strength["ladder v1"]
             others.append(f"ladder v1 {score['score']:+.3f} ± {score['half_width']:.3f}")
+        response = strength["best response"]
         seconds = card.training["seconds"] + card.training.get("label_seconds", 0)
         learned = card.training.get("labels", card.training.get("decisions"))
         lines.append(
             f"| `{card.name}` | {over['counting']} | {over['greedy']} | {'; '.join(others)} | "
-            f"{_text(strength['best response'], 'gain')} | {learned:,} | {seconds / 3600:.1f} |"
+            f"{_text(response, 'gain')} | "
+            f"{_text(response['search'], 'gain') if 'search' in response else ''} | "
+            f"{learned:,} | {seconds / 3600:.1f} |"
         )
     return "\n".join(lines) + "\n"
 

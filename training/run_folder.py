@@ -31,7 +31,8 @@ class RunFolder:
 
     Args:
         path: The folder. ``config.yaml``, ``resume.pt``, ``checkpoint/``, ``evaluations.jsonl``
-            and ``log/`` (TensorBoard and CSV) live in it.
+            and ``log/`` (TensorBoard and CSV) live in it, and ``best/``, a checkpoint, with
+            ``keep_best``.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,6 +40,7 @@ class RunFolder:
         self.config = path / "config.yaml"
         self.resume = path / "resume.pt"
         self.checkpoint = path / "checkpoint"
+        self.best = path / "best"
         self.evaluations = path / "evaluations.jsonl"
         self.log = path / "log"
 

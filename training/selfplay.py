@@ -11,6 +11,7 @@ is under way and saves; a killed run goes on from its last save.
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -132,6 +133,10 @@ class _Run:
         self.past = past
         self.strength: dict[str, Any] = {}
         self.latest = "-"
+        self.best = -math.inf
+        if folder.best.is_dir():
+            strength = LearnedPolicy.load(folder.best).card.strength
+            self.best = strength[config.evaluation.against[0]]["margin"]
         self.console = Console(stderr=True)
 
     def go(self) -> LearnedPolicy:
@@ -140,6 +145,8 @@ class _Run:
         last_evaluation = began
         with interrupts() as interrupted, bar_of(self.console) as bar:
             task = bar.add_task(config.name, total=config.decisions, completed=began, info="")
+            if began == 0 and config.evaluation.keep_best:
+                self._evaluate()
             while model.num_timesteps < config.decisions and not interrupted():
                 before = model.num_timesteps
                 model.update(self.play, config.decisions)
@@ -201,6 +208,11 @@ class _Run:
                 self.latest = text
             # Above the bar, and where there is no terminal for one.
             self.console.print(f"{self.model.num_timesteps:,} decisions: {text}")
+        if settings.keep_best:
+            margin = self.strength[settings.against[0]]["margin"]
+            if margin > self.best:
+                self.best = margin
+                self._policy().save(self.folder.best)
 
     def _note(self, name: str, result: Evaluation) -> None:
         self.strength[name] = {
@@ -214,7 +226,13 @@ class _Run:
         self.model.logger.record(f"strength/margin_against_{name}", result.margin)
 
     def _save(self) -> LearnedPolicy:
-        policy = frozen_policy(
+        policy = self._policy()
+        self.folder.save(self.model, self.play, policy, self.past)
+        return policy
+
+    def _policy(self) -> LearnedPolicy:
+        """The learner as it is, with its card."""
+        return frozen_policy(
             self.config,
             self.play.batch,
             self.model,
@@ -226,8 +244,6 @@ class _Run:
             },
             strength=dict(self.strength),
         )
-        self.folder.save(self.model, self.play, policy, self.past)
-        return policy
 
 
 def _passed(every: int, before: int, now: int) -> bool:

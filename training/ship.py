@@ -11,7 +11,7 @@ what training has written (config, seed, decisions, version of torch):
   duplicate deals of a seed of their own; for matches, matches won and lost; in partnership,
   margins beside ``counting`` too;
 * its score on ladder v1, where that is its game;
-* what a trained opponent gains (:mod:`training.best_response`).
+* what a trained opponent and a search gain (:mod:`training.best_response`).
 
 Needs the extra ``evaluation`` for the plot.
 """
@@ -33,7 +33,7 @@ from escoba_env.evaluation.plots import check_plot
 from escoba_env.policies.checkpoint import CheckpointError, tables_of
 from escoba_env.policies.learned import LearnedPolicy
 from escoba_env.rules import Rules, make_rules
-from training.best_response import best_response
+from training.best_response import RESULT, best_response, for_card
 from training.curves import draw
 from training.labels import about_shard
 
@@ -148,18 +148,12 @@ def _beside(name: str, rules: Rules, episode: str, deals: int) -> dict[str, Any]
 
 
 def _best_response(name: str, folder: Path, rules: Rules, decisions: int) -> dict[str, Any]:
-    kept = folder / "best_response.json"
-    if not kept.is_file():
+    if not (folder / RESULT).is_file():
         # An opponent whose training was stopped is trained to its end.
         best_response(
             name, folder, rules=rules.as_dict(), decisions=decisions, resume=folder.is_dir()
         )
-    content = json.loads(kept.read_text(encoding="utf-8"))
-    return {
-        "gain": round(content["gain"], 4),
-        "half_width": round(content["half_width"], 4),
-        **{key: content[key] for key in ("deals", "decisions", "from_the_policys_weights")},
-    }
+    return for_card(folder)
 
 
 def _machine() -> str:
