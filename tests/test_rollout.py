@@ -36,7 +36,7 @@ Opponents = list[tuple[Policy, float]]
 
 def dense(choices: Choices) -> tuple[Floats, NDArray[np.int8]]:
     """Returns the observations and masks that choices were picked out of."""
-    state, rows, actions, facts = (part.numpy() for part in choices)
+    state, rows, actions, facts = (part.numpy() for part in choices[:4])
     of_actions = np.zeros((len(state), NUM_ACTIONS, NUM_FACTS), np.float32)
     of_actions[rows, actions] = facts
     masks = np.zeros((len(state), NUM_ACTIONS), np.int8)

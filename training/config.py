@@ -150,6 +150,9 @@ class Config(Settings):
     that it is not good with itself alone."""
     network: NetworkSettings = NetworkSettings()
     """Shape of the network."""
+    critic: Literal["own", "all_seeing"] = "own"
+    """Whose values advantages are computed with: the network's own, of what its seat sees, or those
+    of a network of the same width that sees all cards, which only training has."""
     evaluation: EvaluationSettings = EvaluationSettings()
     """What is measured on the way."""
     save_every: int = Field(250_000, ge=1)

@@ -23,7 +23,9 @@ from escoba_env.policies import load_policy
 from escoba_env.policies.checkpoint import Card, NetworkCard
 from escoba_env.policies.learned import LearnedPolicy
 from escoba_env.policies.network import Choices, PolicyNetwork
+from escoba_env.rules import Rules
 from training.config import Config, ConfigError
+from training.critic import Critic
 from training.rollout import SeatRolloutBuffer, SelfPlay
 
 
@@ -31,15 +33,24 @@ class SharedHeadPolicy(MaskableActorCriticPolicy):
     """MaskablePPO's view of ``PolicyNetwork``."""
 
     def __init__(
-        self, *args: Any, network: NetworkCard, low_precision: bool, **kwargs: Any
+        self,
+        *args: Any,
+        network: NetworkCard,
+        low_precision: bool,
+        all_seeing: Rules | None = None,
+        **kwargs: Any,
     ) -> None:
         self.shape = network
+        self.all_seeing = all_seeing
         self.low_precision = low_precision
         super().__init__(*args, **kwargs)
 
     def _build(self, lr_schedule: Any) -> None:
         self.network = PolicyNetwork.of(self.shape)
-        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=lr_schedule(1), eps=1e-5)
+        self.critic = None
+        if self.all_seeing is not None:
+            self.critic = Critic(self.all_seeing, self.shape.state_size, self.shape.hidden)
+        self.optimizer = torch.optim.Adam(self.parameters(), lr=lr_schedule(1), eps=1e-5)
 
     def forward(  # type: ignore[override]
         self,
@@ -52,6 +63,8 @@ class SharedHeadPolicy(MaskableActorCriticPolicy):
         Observations are ``Choices`` here and below: they hold legal actions only.
         """
         log_probs, values = self._evaluate(obs)
+        if self.critic is not None:
+            values = self.critic(obs, self.low_precision)
         if deterministic:
             actions = log_probs.argmax(1)
         else:
@@ -64,8 +77,14 @@ class SharedHeadPolicy(MaskableActorCriticPolicy):
         actions: Tensor,
         action_masks: None = None,  # noqa: ARG002
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns values (n,), log-probabilities (n,) and entropies (n,) of actions taken."""
+        """Returns values (n,), log-probabilities (n,) and entropies (n,) of actions taken.
+
+        With an all-seeing critic values are (2 * n,): the critic's, and the network's own, which
+        learns beside it, for policies say what they expect.
+        """
         log_probs, values = self._evaluate(obs)
+        if self.critic is not None:
+            values = torch.cat([self.critic(obs, self.low_precision), values])
         entropy = -(log_probs.exp() * log_probs).sum(1)
         return values, _of(log_probs, actions), entropy
 
@@ -115,6 +134,7 @@ class SelfPlayPPO(MaskablePPO):
             policy_kwargs={
                 "network": network_card(config, batch),
                 "low_precision": uses_bfloat16(config.precision),
+                "all_seeing": batch.rules if config.critic == "all_seeing" else None,
             },
             seed=config.seed,
             device="cpu",

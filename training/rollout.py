@@ -23,6 +23,7 @@ from escoba_env.cards import NUM_ACTIONS
 from escoba_env.engine.outlook import NUM_FACTS
 from escoba_env.policies.base import Policy
 from escoba_env.policies.network import Choices, choices_of
+from training.critic import hidden_places
 from training.league import League
 
 Floats = NDArray[np.float32]
@@ -72,6 +73,8 @@ class SeatRolloutBuffer(MaskableRolloutBuffer):
             self.returns = np.zeros(shape, np.float32)
             self.earned = np.zeros((*shape, self.players), np.float32)
             self.over = np.zeros(shape, np.bool_)
+        # Made with the first step, if a critic sees more than the seat.
+        self.hidden: NDArray[np.uint8] | None = None
         # Of each step the legal actions, game by game: how many, which, and their facts.
         self._legal: list[tuple[Tensor, Tensor, Tensor]] = []
         self.earned[:] = 0
@@ -90,6 +93,11 @@ class SeatRolloutBuffer(MaskableRolloutBuffer):
     ) -> None:
         """Adds one decision of every game."""
         self.observations[self.pos] = choices.state
+        if choices.hidden is not None:
+            if self.hidden is None:
+                shape = (self.buffer_size, *choices.hidden.shape)
+                self.hidden = np.zeros(shape, np.uint8)
+            self.hidden[self.pos] = choices.hidden
         number = torch.bincount(choices.rows, minlength=self.n_envs)
         self._legal.append((number, choices.actions, choices.facts))
         self.seats[self.pos] = seats
@@ -152,13 +160,17 @@ class SeatRolloutBuffer(MaskableRolloutBuffer):
                 ("returns", self.returns),
             )
         }
+        # Of an all-seeing critic's values and the network's own, one after the other.
+        values = 1 if self.hidden is None else 2
         order = torch.randperm(total)
         for start in range(0, total - size + 1, size):
             rows = order[start : start + size]
+            parts = {name: array[rows] for name, array in flat.items()}
+            parts["returns"] = parts["returns"].repeat(values)
             yield MaskableRolloutBufferSamples(
                 observations=self.choices(rows),  # type: ignore[arg-type]
                 action_masks=None,  # type: ignore[arg-type]
-                **{name: array[rows] for name, array in flat.items()},
+                **parts,
             )
 
     def choices(self, rows: Tensor) -> Choices:
@@ -175,7 +187,10 @@ class SeatRolloutBuffer(MaskableRolloutBuffer):
         places = torch.arange(int(number.sum())) + shift.repeat_interleave(number)
         states = torch.from_numpy(self.observations.reshape(len(numbers), -1))
         of_row = torch.arange(len(rows)).repeat_interleave(number)
-        return Choices(states[rows], of_row, actions[places], facts[places])
+        hidden = None
+        if self.hidden is not None:
+            hidden = torch.from_numpy(self.hidden.reshape(len(numbers), -1))[rows]
+        return Choices(states[rows], of_row, actions[places], facts[places], hidden)
 
 
 class SelfPlay:
@@ -191,6 +206,7 @@ class SelfPlay:
         league_share: Share of games against them, beside those against ``opponents``.
         teammates: Partnership: frozen policies, and the share of games in which each is the partner
             of a side that learns.
+        all_seeing: Whether decisions come with the hidden cards, for a critic that sees them.
     """
 
     def __init__(
@@ -202,8 +218,11 @@ class SelfPlay:
         league: League | None = None,
         league_share: float = 0.0,
         teammates: Sequence[tuple[Policy, float]] = (),
+        *,
+        all_seeing: bool = False,
     ) -> None:
         self.batch = batch
+        self.all_seeing = all_seeing
         self.reward_scale = reward_scale
         self.league = league
         self._fixed = [policy for policy, _ in (*opponents, *teammates)]
@@ -236,7 +255,8 @@ class SelfPlay:
         buffer.reset()
         while not buffer.full:
             seats = self.batch.turn
-            choices = _choices(*self.batch.observe(out=self._dense, masks=self._masks))
+            seen = self.batch.observe(out=self._dense, masks=self._masks)
+            choices = self._choices(self.batch, self.games, *seen)
             actions, values, log_probs = act(choices)
             buffer.add_step(choices, seats, actions, values, log_probs)
             rewards, over = self.batch.step(actions)
@@ -309,6 +329,19 @@ class SelfPlay:
                 buffer.credit(waiting, rewards * self.reward_scale, over)
             self._restart(waiting[over])
 
+    def _choices(
+        self,
+        batch: Batch,
+        games: NDArray[np.int64],
+        observations: Floats,
+        masks: NDArray[np.int8],
+    ) -> Choices:
+        choices = choices_of(torch.from_numpy(observations), torch.from_numpy(masks))
+        if not self.all_seeing:
+            return choices
+        places = hidden_places(batch.rules, batch.states[games])
+        return choices._replace(hidden=torch.from_numpy(places))
+
     def _look_ahead(self, buffer: SeatRolloutBuffer, act: Act) -> tuple[Floats, Floats]:
         """Plays a copy on until every seat has decided again, to learn what its next value is."""
         batch = self.batch.clone()
@@ -338,17 +371,13 @@ class SelfPlay:
             own = games[movers[games] == LEARNER]
             if len(own):
                 seats = batch.turn[own]
-                actions, values, _ = act(_choices(*batch.observe(own)))
+                actions, values, _ = act(self._choices(batch, own, *batch.observe(own)))
                 waiting = open_seats[own, seats]
                 next_values[own[waiting], seats[waiting]] = values[waiting]
                 open_seats[own, seats] = False
                 rewards[own], over[own] = batch.step(actions, own)
             earned += np.where(open_seats, rewards * self.reward_scale, 0)
             open_seats[over] = False
-
-
-def _choices(observations: Floats, masks: NDArray[np.int8]) -> Choices:
-    return choices_of(torch.from_numpy(observations), torch.from_numpy(masks))
 
 
 def _step_with(

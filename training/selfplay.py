@@ -90,6 +90,7 @@ def _trained(
         league,
         config.league.share if config.league else 0.0,
         loaded(config.teammates),
+        all_seeing=config.critic == "all_seeing",
     )
     run = _Run(config, folder, model, play, past)
     if resume:

@@ -33,6 +33,8 @@ class Choices(NamedTuple):
     """int64 (m,): the legal actions."""
     facts: Tensor
     """float32 (m, NUM_FACTS): what follows from them."""
+    hidden: Tensor | None = None
+    """What ``training.critic`` sees beside it, and no policy does; uint8 (n, 42)."""
 
 
 def choices_of(observation: Tensor, mask: Tensor) -> Choices:
@@ -125,7 +127,7 @@ class PolicyNetwork(nn.Module):
 
     def score(self, choices: Choices) -> tuple[Tensor, Tensor]:
         """Scores actions and estimates the return; result as for ``forward``."""
-        state, rows, actions, facts = choices
+        state, rows, actions, facts, _ = choices
         latent = self.trunk(state)
         mixed = self.state_to_action(latent)
         if self.state_to_head is not None:
