@@ -42,7 +42,7 @@ EVALUATION_SEED = 2_000_003
 
 SEARCH = "search:worlds=64,belief=true,prior=0,deals=0"
 """The opponent that takes no training; in matches it plays to win them."""
-SEARCH_DEALS = 4000
+SEARCH_DEALS = 2000
 """Duplicate deals that it is measured on, at the most."""
 
 app = typer.Typer(add_completion=False)
