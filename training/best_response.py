@@ -203,7 +203,7 @@ def response_config(
             "epochs": 2,
             "evaluation": {
                 "every": max(1, decisions // 8),
-                "deals": 4000,
+                "deals": 2000,
                 "against": [policy],
                 "keep_best": True,
             },
