@@ -40,6 +40,7 @@ from escoba_env.files import write_whole
 from escoba_env.policies import load_policy
 from escoba_env.policies.checkpoint import Card
 from escoba_env.policies.learned import LearnedPolicy
+from escoba_env.policies.match_odds import mean_point, points_of
 from escoba_env.policies.network import ILLEGAL_LOGIT, Choices, PolicyNetwork, choices_of
 from escoba_env.rules import Rules, make_rules
 from training.config import ConfigError, NetworkSettings, Settings, load_settings
@@ -120,6 +121,9 @@ class DistilConfig(Settings):
     """Deals of one file of labels, the unit of work."""
     network: NetworkSettings = NetworkSettings(hidden=(256, 256, 256))
     """Shape of the network."""
+    average: float = Field(1.0, gt=0, le=1)
+    """With ``start``: share of what has been learned in the mean with its weights (Wortsman et al.,
+    Robust fine-tuning of zero-shot models, 2022), after the last epoch."""
     afresh: bool = True
     """Whether each round learns from new weights, or from those of the round before."""
     epochs: int = Field(2, ge=1)
@@ -178,6 +182,8 @@ class DistilConfig(Settings):
                 )
             if settings.scores and self.reward != "win":
                 raise ValueError(f"scores={settings.scores} of round {number} take reward: win")
+            if number == 1 and self.start is None and self.average < 1:
+                raise ValueError(f"average={self.average} takes a start to average with")
             if number == 1 and self.start is None and POLICY in named:
                 raise ValueError(f"round 1 asks for {POLICY}, and there is none before it")
             shards = -(-settings.deals // self.shard_deals) // len(self.all_rules())
@@ -422,6 +428,7 @@ def _learn(
             with (home / CURVE).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(learned) + "\n")
             learner.save(home / "resume.pt", epoch + 1)
+    learner.average()
     policy = learner.policy(size + sum(further))
     strength = _measure(config, policy, console)
     about = policy.card.model_copy(update={"strength": strength})
@@ -478,8 +485,11 @@ class Learner:
         self.number = number
         torch.manual_seed(np.random.SeedSequence((config.seed, number)).generate_state(1)[0])
         self.network = PolicyNetwork.of(self.shape)
+        self.before: dict[str, Tensor] | None = None
         if before is not None and (number == 0 or not config.afresh):
             take_weights(self.network, self.shape, first, before, config.name)
+            weights = self.network.state_dict().items()
+            self.before = {key: value.clone() for key, value in weights}
         self.optimizer = torch.optim.AdamW(
             self.network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
         )
@@ -506,10 +516,10 @@ class Learner:
             rate = config.learning_rate * 0.5 * (1 + math.cos(math.pi * share))
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
-            choices, targets, values = self._gather(data, parts)
+            choices, targets, values, weights = self._gather(data, parts)
             with torch.autocast("cpu", torch.bfloat16, enabled=self.low_precision):
                 logits, expected = self.network.score(choices)
-            policy_loss, value_loss = self._losses(logits, expected, targets, values)
+            policy_loss, value_loss = self._losses(logits, expected, targets, values, weights)
             loss = policy_loss + config.value_weight * value_loss
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -540,7 +550,7 @@ class Learner:
         self.network.eval()
         with torch.no_grad():
             for parts in self._minibatches(held_out, None):
-                choices, targets, values = self._gather(held_out, parts)
+                choices, targets, values, _ = self._gather(held_out, parts)
                 logits, expected = self.network.score(choices)
                 labelled = torch.where(targets.isnan(), -torch.inf, logits)
                 chosen = targets.gather(1, labelled.argmax(1, keepdim=True)).squeeze(1)
@@ -549,6 +559,16 @@ class Learner:
                 errors += float(((expected / self.config.reward_scale - values) ** 2).sum())
                 number += len(values)
         return lost / number, math.sqrt(errors / number)
+
+    def average(self) -> None:
+        """Takes the mean with the weights that it began from, if the config asks for that."""
+        share = self.config.average
+        if self.before is not None and share < 1:
+            learned = self.network.state_dict()
+            self.network.load_state_dict(
+                {key: (1 - share) * value + share * learned[key]
+                 for key, value in self.before.items()}
+            )  # fmt: skip
 
     def policy(self, decisions: int) -> LearnedPolicy:
         """Returns the network as a policy."""
@@ -609,7 +629,7 @@ class Learner:
             raise ConfigError(f"{path} cannot be resumed from: {error}") from error
 
     def _losses(
-        self, logits: Tensor, expected: Tensor, targets: Tensor, values: Tensor
+        self, logits: Tensor, expected: Tensor, targets: Tensor, values: Tensor, weights: Tensor
     ) -> tuple[Tensor, Tensor]:
         labelled = ~targets.isnan()
         # Not minus infinity, whose product with a probability of 0 is NaN.
@@ -618,8 +638,9 @@ class Learner:
         )
         given = torch.log_softmax(torch.where(labelled, logits, ILLEGAL_LOGIT), 1)
         divergence = torch.where(labelled, wanted.exp() * (wanted - given), 0.0).sum(1)
-        policy_loss = self.config.temperature * divergence.mean()
-        value_loss = ((expected / self.config.reward_scale - values) ** 2).mean()
+        policy_loss = self.config.temperature * (weights * divergence).mean()
+        errors = (expected / self.config.reward_scale - values) ** 2
+        value_loss = (weights * errors).mean()
         return policy_loss, value_loss
 
     def _minibatches(
@@ -642,19 +663,30 @@ class Learner:
 
     def _gather(
         self, data: list[Shard], parts: dict[int, NDArray[np.int64]]
-    ) -> tuple[Choices, Tensor, Tensor]:
-        """Returns observations, labels and the value of the best action of a minibatch."""
-        observations, masks, labels = [], [], []
+    ) -> tuple[Choices, Tensor, Tensor, Tensor]:
+        """Returns observations, labels, the value of the best action and weights of a minibatch.
+
+        In matches a decision weighs what a point is worth at its score: where the match is as good
+        as decided, labels say little, and that loudly.
+        """
+        observations, masks, labels, weights = [], [], [], []
         for place, rows in parts.items():
             shard = data[place]
-            seen, legal = shard.views(rows).observe(self.by_rules[shard.rules])
+            views = shard.views(rows)
+            seen, legal = views.observe(self.by_rules[shard.rules])
             observations.append(seen)
             masks.append(legal)
             labels.append(shard.values[rows])
+            if self.config.reward == "win":
+                weights.append(points_of(views) / mean_point(shard.rules))
+            else:
+                weights.append(np.ones(len(rows)))
         dense = torch.from_numpy(np.concatenate(observations))
         choices = choices_of(dense, torch.from_numpy(np.concatenate(masks)))
         targets = torch.from_numpy(np.concatenate(labels))
-        return choices, targets, targets.nan_to_num(-torch.inf).amax(1)
+        best = targets.nan_to_num(-torch.inf).amax(1)
+        weight = torch.from_numpy(np.concatenate(weights).astype(np.float32))
+        return choices, targets, best, weight
 
 
 @app.command()

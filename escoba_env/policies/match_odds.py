@@ -41,18 +41,7 @@ def bends_of(views: Views) -> Floats:
     Raises:
         ValueError: If the views are not of matches between two sides.
     """
-    if views.episode != "match" or views.rules.num_sides != 2:
-        where = "a match" if views.episode == "match" else "single rounds"
-        raise ValueError(
-            f"option utility='win' is not possible in {where} of {views.rules.num_sides} sides; "
-            f"allowed: matches between two"
-        )
-    # Whole points, which all scores are but for points that a tie splits.
-    scores = views.records["scores"] // TWELFTHS
-    side = views.records["turn"].astype(np.int64) % 2
-    rows = np.arange(len(views))
-    own, other = scores[rows, side].astype(np.int64), scores[rows, 1 - side].astype(np.int64)
-    return bends_at(views.rules, own, other)
+    return bends_at(views.rules, *_scores_of(views))
 
 
 def bends_at(rules: Rules, own: NDArray[np.int64], other: NDArray[np.int64]) -> Floats:
@@ -63,11 +52,51 @@ def bends_at(rules: Rules, own: NDArray[np.int64], other: NDArray[np.int64]) -> 
         own: Whole points of the side to move.
         other: Those of the other side, in an array of the same shape.
     """
-    table = _bends(rules)
+    return _at(_bends(rules)[0], own, other)
+
+
+def points_of(views: Views) -> Floats:
+    """Returns how much a point more of margin adds to the odds at the score of each view.
+
+    On average over rounds between two of ``counting``: much where both sides are near the end,
+    little where the match is as good as decided.
+
+    Returns:
+        float64 (n,).
+
+    Raises:
+        ValueError: If the views are not of matches between two sides.
+    """
+    scores = _scores_of(views)
+    return _at(_bends(views.rules)[1], *scores)
+
+
+def mean_point(rules: Rules) -> float:
+    """Returns the mean of that over the scores at which rounds of matches begin."""
+    return float((score_shares(rules) * _bends(rules)[1]).sum())
+
+
+def _scores_of(views: Views) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Whole points of the side to move and of the other side, int64 (n,) each."""
+    if views.episode != "match" or views.rules.num_sides != 2:
+        where = "a match" if views.episode == "match" else "single rounds"
+        raise ValueError(
+            f"option utility='win' is not possible in {where} of {views.rules.num_sides} sides; "
+            f"allowed: matches between two"
+        )
+    # Whole points, which all scores are but for points that a tie splits.
+    scores = (views.records["scores"] // TWELFTHS).astype(np.int64)
+    side = views.records["turn"].astype(np.int64) % 2
+    rows = np.arange(len(views))
+    return scores[rows, side], scores[rows, 1 - side]
+
+
+def _at(table: Floats, own: NDArray[np.int64], other: NDArray[np.int64]) -> Floats:
+    """Looks scores up in a table of all below the target."""
     # A drawn match goes on beyond the target, from equal scores: as from the last before it.
     over = np.maximum(0, np.maximum(own, other) - (len(table) - 1))
-    bends: Floats = table[np.maximum(0, own - over), np.maximum(0, other - over)]
-    return bends
+    found: Floats = table[np.maximum(0, own - over), np.maximum(0, other - over)]
+    return found
 
 
 def bend(bends: Floats, margins: Floats) -> Floats:
@@ -158,8 +187,8 @@ def _solved(rules: Rules) -> tuple[Floats, Floats]:
 
 
 @lru_cache(maxsize=16)
-def _bends(rules: Rules) -> Floats:
-    """Worth of each margin at each score, float64 (target, target, 2 * FAR + 1)."""
+def _bends(rules: Rules) -> tuple[Floats, Floats]:
+    """Worth of each margin at each score, float64 (target, target, 2 * FAR + 1), and of a point."""
     target = int(rules.match_target)
     _, after = _solved(rules)
     results = _results(rules)
@@ -183,5 +212,4 @@ def _bends(rules: Rules) -> Floats:
     weights = np.bincount(np.clip(margins, -FAR + 1, FAR - 1) + FAR, minlength=2 * FAR + 1)
     slopes = (odds[:, :, 2:] - odds[:, :, :-2]) / 2
     point = (slopes * weights[1:-1]).sum(2, keepdims=True) / weights.sum()
-    bends: Floats = (odds - odds[:, :, FAR, None]) / point
-    return bends
+    return (odds - odds[:, :, FAR, None]) / point, point[:, :, 0]
