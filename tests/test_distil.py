@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from escoba_env import Batch, load_policy, make_rules
 from escoba_env.cards import NUM_ACTIONS
 from escoba_env.policies.learned import LearnedPolicy
+from escoba_env.policies.match_odds import mean_point, points_of
 from escoba_env.solver import solve_views
 from training import distil as module
 from training.config import ConfigError, make_settings
@@ -273,6 +274,58 @@ def test_labels_of_the_endgame_are_learned_from_once_if_asked(tmp_path, monkeypa
     assert {counts[record] for record in whole} == {3}
 
 
+def test_in_matches_decisions_weigh_what_a_point_is_worth_at_their_score(tmp_path):
+    teacher = "search:worlds=1,utility=win"
+    for name, changes in (("match", {"episode": "match", "teacher": teacher}), ("round", {})):
+        unit(tmp_path / name, deals=2, **changes).play(load_policy)
+        shard = load_shard(tmp_path / name)
+        rows = np.arange(len(shard.records))
+        config = tiny(
+            reward="win" if name == "match" else "margin",
+            rounds=[{"deals": 20, "teacher": teacher}],
+        )
+        learner = Learner(config, 0, None)
+        choices, targets, values, weights = learner._gather([shard], {0: rows})
+        if name == "round":
+            assert (weights == 1).all()
+            continue
+        expected = points_of(shard.views(rows)) / mean_point(shard.rules)
+        assert len(np.unique(expected)) > 3
+        np.testing.assert_allclose(weights, expected, rtol=1e-6)
+        with torch.no_grad():
+            logits, expected_values = learner.network.score(choices)
+        whole = learner._losses(logits, expected_values, targets, values, weights)
+        each = [
+            learner._losses(
+                *(part[[i]] for part in (logits, expected_values, targets, values)), torch.ones(1)
+            )
+            for i in range(50)
+        ]
+        some = learner._losses(
+            *(part[:50] for part in (logits, expected_values, targets, values, weights))
+        )
+        for k in range(2):
+            mean = sum(float(weights[i] * each[i][k]) for i in range(50)) / 50
+            assert float(some[k]) == pytest.approx(mean, rel=1e-4)
+            assert float(whole[k]) > 0
+
+
+def test_learned_weights_are_averaged_with_those_of_the_start_if_asked(tmp_path, monkeypatch):
+    distil(tiny(), tmp_path / "start", workers=1)
+    start = str(tmp_path / "start" / "checkpoint")
+    config = tiny(start=start, seed=8, average=0.25)
+    distil(config, tmp_path / "mean", workers=1)
+    monkeypatch.setattr(Learner, "average", lambda self: None)
+    distil(config, tmp_path / "learned", workers=1)
+    first, mean, learned = (
+        load_file(tmp_path / name / "checkpoint" / "policy.safetensors")
+        for name in ("start", "mean", "learned")
+    )
+    for key in first:
+        np.testing.assert_allclose(mean[key], 0.75 * first[key] + 0.25 * learned[key], atol=1e-6)
+    assert any((first[key] != learned[key]).any() for key in first)
+
+
 def test_a_round_can_use_the_policy_of_the_round_before(tmp_path):
     rounds = [
         {"deals": 20, "teacher": "search:worlds=2"},
@@ -326,6 +379,7 @@ def test_no_two_rounds_tables_or_seeds_share_a_deal():
         ({"rounds": [{"deals": 10, "teacher": "search"}]}, "fewer than 2 shards"),
         ({"rounds": [{"deals": 40, "teacher": "search", "explore": 1.5}]}, "explore"),
         ({"epochs": 0}, "epochs"),
+        ({"average": 0.5}, "average=0.5 takes a start to average with"),
         ({"rounds": [{"deals": 40, "teacher": "search", "scores": 2}]}, "scores=2 of round 1 take"),
         (
             {

@@ -14,7 +14,15 @@ from escoba_env.batch import Views
 from escoba_env.engine.record import TWELFTHS
 from escoba_env.evaluation import evaluate
 from escoba_env.policies import match_odds as module
-from escoba_env.policies.match_odds import FAR, bend, bends_of, match_odds, score_shares
+from escoba_env.policies.match_odds import (
+    FAR,
+    bend,
+    bends_of,
+    match_odds,
+    mean_point,
+    points_of,
+    score_shares,
+)
 from escoba_env.solver import solvable, solve_views
 from training.config import ConfigError
 from training.distil import distil
@@ -116,6 +124,29 @@ def test_scores_are_those_of_the_seat_to_move_and_beyond_the_target_as_before_it
     ahead, behind = bends_of(views_at(18, 9)), bends_of(views_at(9, 18))
     np.testing.assert_allclose(ahead, -behind[:, ::-1], atol=1e-9)
     np.testing.assert_array_equal(bends_of(views_at(23, 23)), bends_of(views_at(20, 20)))
+
+
+def test_a_point_is_worth_most_where_it_decides_and_next_to_nothing_where_all_is_decided() -> None:
+    scores = [(20, 20), (15, 15), (0, 0), (20, 10), (20, 3)]
+    points = [float(points_of(views_at(own, other))[0]) for own, other in scores]
+    assert points == sorted(points, reverse=True)
+    assert points[0] > 100 * points[-1]
+    assert points_of(views_at(12, 17))[0] == pytest.approx(points_of(views_at(17, 12))[0])
+    shares = score_shares(CLASSIC)
+    table = np.array(
+        [[points_of(views_at(a, b, games=1))[0] for b in range(21)] for a in range(21)]
+    )
+    assert mean_point(CLASSIC) == pytest.approx((shares * table).sum())
+
+
+@pytest.mark.usefixtures("coin")
+def test_worths_times_what_a_point_is_worth_are_odds() -> None:
+    """In a race to 3 by single points: a point more is worth half of what winning it brings."""
+    odds = match_odds(make_rules("classic", target=3))
+    bends, points = module._bends(make_rules("classic", target=3))
+    for own, other in ((0, 0), (1, 0), (1, 1)):
+        gained = odds[own + 1, other] - odds[own, other]
+        assert bends[own, other, FAR + 1] * points[own, other] == pytest.approx(gained)
 
 
 def test_between_whole_margins_the_worth_is_in_proportion_and_beyond_all_it_is_the_last() -> None:
