@@ -52,6 +52,7 @@ def ship(
     target: Path,
     *,
     deals: int = 20_000,
+    start_deals: int | None = None,
     decisions: int = 1_000_000,
     console: Console | None = None,
 ) -> LearnedPolicy:
@@ -61,6 +62,7 @@ def ship(
         run: Run folder of ``training.distil`` or ``training.selfplay``.
         target: Folder to write; its name becomes the policy's.
         deals: Duplicate deals of each margin, for a policy of several tables shared among them.
+        start_deals: Those against the policy that it started from; default: as many.
         decisions: Decisions that the opponent of the best response learns from.
         console: Where results are shown.
 
@@ -88,9 +90,10 @@ def ship(
         key = "" if len(tables) == 1 else f" at {_table_name(rules)}"
         start = card.training["config"].get("start")
         for opponent in (*OPPONENTS, *([start] if start else [])):
+            number = start_deals if opponent == start and start_deals else deals
             result = evaluate(
                 name, opponent, rules, episode=card.episode, seed=SEED, workers=cores(),
-                deals=max(2, deals // len(tables)),
+                deals=max(2, number // len(tables)),
             )  # fmt: skip
             strength[f"{opponent}{key}"] = _margin(result)
             console.print(f"{result.margin:+.3f} ± {result.half_width:.3f} over {opponent}{key}")
@@ -182,6 +185,9 @@ def main(
     name: Annotated[str | None, typer.Option(help="Its name; default: the config's.")] = None,
     to: Annotated[Path, typer.Option(help="Where it goes.")] = ROOT / "checkpoints",
     deals: Annotated[int, typer.Option(min=4, help="Duplicate deals of a margin.")] = 20_000,
+    start_deals: Annotated[
+        int | None, typer.Option(min=4, help="Those against its start; default: as many.")
+    ] = None,
     decisions: Annotated[
         int, typer.Option(min=1, help="Decisions of the best response.")
     ] = 1_000_000,
@@ -189,7 +195,10 @@ def main(
     """Measures a trained policy and ships it with its card and learning curve."""
     try:
         policy = LearnedPolicy.load(run / "checkpoint")
-        ship(run, to / (name or policy.card.name), deals=deals, decisions=decisions)
+        ship(
+            run, to / (name or policy.card.name), deals=deals, start_deals=start_deals,
+            decisions=decisions,
+        )  # fmt: skip
     except (ValueError, ModuleNotFoundError) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
