@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,10 +54,11 @@ def test_the_result_says_what_was_measured(policy, tmp_path, monkeypatch):
         "opponent": "search:worlds=2", "gain": search.margin, "half_width": search.half_width,
         "deals": 10,
     }  # fmt: skip
-    assert result.gain == max(trained.margin, search.margin)
+    assert result.bound == max(trained.margin, search.margin)
     assert written["from_the_policys_weights"] is True
     # The frozen policy is measured, and is as it was; so is the best of its opponents.
     assert trained.b == search.b == policy
+    assert trained.a == str(tmp_path / "run" / "best")
     lines = (tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()
     margins = {line["decisions"]: line["margin"] for line in map(json.loads, lines)}
     assert sorted(margins) == [0, 64, 128, 192]
@@ -64,7 +66,7 @@ def test_the_result_says_what_was_measured(policy, tmp_path, monkeypatch):
     assert margins[written["best_after"]] == max(margins.values())
     # And into the card of the policy, whose weights stay as they are.
     before = load_file(Path(policy) / "policy.safetensors")
-    into_card(Path(policy), tmp_path / "run")
+    into_card(Path(policy), policy, tmp_path / "run")
     card = LearnedPolicy.load(policy).card
     assert card.strength["best response"]["gain"] == pytest.approx(trained.margin, abs=1e-4)
     assert card.strength["best response"]["search"]["opponent"] == "search:worlds=2"
@@ -95,6 +97,82 @@ def test_the_best_policy_of_a_run_is_kept_and_goes_on_with_it(policy, tmp_path, 
     assert (best.training["decisions"], best.strength[policy]["margin"]) == (128, 0.75)
     later = load_file(folder.checkpoint / "policy.safetensors")
     assert not all(np.array_equal(kept[key], later[key]) for key in kept)
+
+
+def test_a_best_response_that_was_stopped_is_not_measured(policy, tmp_path, monkeypatch):
+    class Stopped:
+        card = make_policy(1).card.model_copy(update={"training": {"decisions": 128}})
+
+    monkeypatch.setattr(module, "train", lambda *_, **__: Stopped)
+    command = [policy, "--decisions", "640", "--run", str(tmp_path / "run"), "--card", policy]
+    before = (Path(policy) / "card.json").read_bytes()
+    result = CliRunner().invoke(module.app, command)
+    assert result.exit_code == 130
+    assert "go on with --resume" in result.output
+    assert not (tmp_path / "run").exists()
+    assert (Path(policy) / "card.json").read_bytes() == before
+
+
+def test_a_result_goes_into_no_card_but_the_policys_own(policy, tmp_path):
+    make_policy(2, hidden=(8, 6), action_hidden=5).save(tmp_path / "other")
+    command = [policy, "--run", str(tmp_path / "run"), "--card", str(tmp_path / "other")]
+    result = CliRunner().invoke(module.app, command)
+    assert result.exit_code == 2
+    assert "is not of policy" in result.output
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"gain": 0.1}'])
+def test_a_result_of_another_version_is_refused_by_name(text, tmp_path):
+    (tmp_path / "best_response.json").write_text(text)
+    with pytest.raises(ConfigError, match=r"best_response\.json is damaged or of another version"):
+        module.for_card(tmp_path)
+
+
+def test_a_run_killed_before_its_first_save_begins_from_its_start_again(policy, tmp_path):
+    settings = {
+        "name": "x", "start": policy, "network": {"hidden": [8, 6], "action_hidden": 5},
+        "precision": "float32", "evaluation": {"deals": 2}, **SMALL,
+    }  # fmt: skip
+    config = make_config(settings, "x")
+    whole = train(config, RunFolder(tmp_path / "a")).weights()
+    RunFolder(tmp_path / "b").start(config)
+    again = train(config, RunFolder(tmp_path / "b"), resume=True).weights()
+    assert all(np.array_equal(whole[key], again[key]) for key in whole)
+
+
+def test_a_run_stopped_in_its_last_update_is_evaluated_when_it_goes_on(
+    policy, tmp_path, monkeypatch
+):
+    settings = {
+        "name": "x", "start": policy, "network": {"hidden": [8, 6], "action_hidden": 5},
+        "evaluation": {"every": 128, "against": [policy], "keep_best": True, "deals": 2},
+        **SMALL, "decisions": 192,
+    }  # fmt: skip
+    folder = RunFolder(tmp_path / "run")
+    update = selfplay.SelfPlayPPO.update
+    stop = []
+
+    def last(self, play, total):
+        update(self, play, total)
+        if self.num_timesteps >= 192:
+            stop.append(True)
+
+    @contextmanager
+    def interrupted():
+        yield lambda: bool(stop)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(selfplay.SelfPlayPPO, "update", last)
+        patch.setattr(selfplay, "interrupts", interrupted)
+        train(make_config(settings, "x"), folder)
+    train(make_config(settings, "x"), folder, resume=True)
+    lines = [json.loads(line) for line in folder.evaluations.read_text().splitlines()]
+    assert [line["decisions"] for line in lines] == [0, 128, 192]
+    # And a damaged best is an error that names it.
+    (folder.best / "card.json").write_text("{")
+    with pytest.raises(ConfigError, match="best cannot be gone on with"):
+        train(make_config({**settings, "decisions": 256}, "x"), folder, resume=True)
 
 
 def test_the_best_of_nobody_cannot_be_kept():

@@ -177,7 +177,6 @@ def test_it_knows_better_what_comes_of_a_game() -> None:
 
 
 def test_a_run_with_it_goes_on_as_if_it_had_not_stopped(tmp_path: Any) -> None:
-    straight = train(settings(), RunFolder(tmp_path / "a"))
     train(
         settings(decisions=256, learning_rate=3e-4, final_learning_rate=3e-4),
         RunFolder(tmp_path / "b"),

@@ -274,6 +274,39 @@ def test_labels_of_the_endgame_are_learned_from_once_if_asked(tmp_path, monkeypa
     assert {counts[record] for record in whole} == {3}
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scores": 2, "teacher": "search:time=0.01,utility=win"}, "time=0.01"),
+        ({"scores": 2, "teacher": "search:utility=win,rollout=classic-2p"}, "rollout='classic-2p'"),
+        ({"teacher": "search:utility=win,worlds=1,policy=classic-3p"}, "another layout"),
+        ({"teacher": "search:utility=win,worlds=1", "behaviour": "classic-3p"}, "another layout"),
+    ],
+)
+def test_a_teacher_that_cannot_label_is_refused_before_anything_is_written(
+    tmp_path, changes, message
+):
+    config = tiny(reward="win", rounds=[{"deals": 20, **changes}])
+    with pytest.raises(ConfigError, match=rf"round 1 is not possible at table.*{message}"):
+        distil(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_each_epoch_sees_labels_of_the_endgame_of_every_table(tmp_path, monkeypatch):
+    rounds = [{"deals": 40, "teacher": "search:worlds=1", "endgame_deals": 80}]
+    config = tiny(rounds=rounds, tables=[{}, {"escoba": 2}], epochs=2, endgame_once=True)
+    seen = []
+    epoch_of = Learner.epoch
+
+    def noted(self, data, *given):
+        seen.append(sorted(shard.rules.escoba for shard in data))
+        return epoch_of(self, data, *given)
+
+    monkeypatch.setattr(Learner, "epoch", noted)
+    distil(config, tmp_path / "run", workers=1)
+    assert seen == [[1, 1, 2, 2]] * 2
+
+
 def test_in_matches_decisions_weigh_what_a_point_is_worth_at_their_score(tmp_path):
     teacher = "search:worlds=1,utility=win"
     for name, changes in (("match", {"episode": "match", "teacher": teacher}), ("round", {})):
@@ -380,6 +413,11 @@ def test_no_two_rounds_tables_or_seeds_share_a_deal():
         ({"rounds": [{"deals": 40, "teacher": "search", "explore": 1.5}]}, "explore"),
         ({"epochs": 0}, "epochs"),
         ({"average": 0.5}, "average=0.5 takes a start to average with"),
+        (
+            {"average": 0.5, "start": "x", "rounds": [{"deals": 40, "teacher": "search"}] * 2},
+            "and one round alone",
+        ),
+        ({"reward": "win", "tables": [{"players": 3}]}, "reward: win is possible at tables of two"),
         ({"rounds": [{"deals": 40, "teacher": "search", "scores": 2}]}, "scores=2 of round 1 take"),
         (
             {

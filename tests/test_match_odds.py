@@ -188,6 +188,28 @@ def test_other_scores_are_refused_where_play_outs_cannot_be_shared(options: str)
         search.action_values_at(views_at(3, 5), np.zeros((20, 1, 2), np.int64))
 
 
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        (np.full((20, 1, 2), 30), "score 30 is not possible; allowed: 0 to 20"),
+        (np.full((20, 1, 2), -3), "score -3 is not possible; allowed: 0 to 20"),
+        (np.zeros((20, 2), np.int64), r"scores of shape \(20, 2\)"),
+        (np.zeros((19, 1, 2), np.int64), r"scores of shape \(19, 1, 2\)"),
+        (np.zeros((20, 1, 2)), "dtype float64 are not possible"),
+    ],
+)
+def test_impossible_scores_are_refused(scores, message) -> None:
+    search = load_policy("search:worlds=1,utility=win")
+    with pytest.raises(ValueError, match=message):
+        search.action_values_at(views_at(3, 5), scores)
+
+
+def test_odds_of_three_sides_are_refused() -> None:
+    for find in (match_odds, score_shares, mean_point):
+        with pytest.raises(ValueError, match="odds of matches of 3 sides are not possible"):
+            find(make_rules("classic", players=3))
+
+
 def test_rounds_begin_at_scores_as_often_as_in_matches_of_counting() -> None:
     rules = make_rules("classic", target=8)
     shares = score_shares(rules)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 
@@ -50,7 +51,7 @@ app = typer.Typer(add_completion=False)
 
 @dataclass(frozen=True)
 class Response:
-    """What two opponents gain from a policy, in points per round.
+    """What two opponents gain from a policy, in points per round, or per match.
 
     Attributes:
         trained: The trained opponent against the policy.
@@ -61,7 +62,7 @@ class Response:
     search: Evaluation
 
     @property
-    def gain(self) -> float:
+    def bound(self) -> float:
         """The larger gain: the lower bound on how far the policy can be exploited."""
         return max(self.trained.margin, self.search.margin)
 
@@ -84,7 +85,7 @@ def best_response(
         policy: Name, file or folder of the policy.
         folder: Run folder of the opponent; the result is written there as ``best_response.json``.
         rules: The table; default: the one that the policy was trained for, or two-player classic.
-        decisions: Decisions that the opponent learns from.
+        decisions: Decisions that the opponent learns from; as many as before with ``resume``.
         seed: Seed of its training.
         deals: Duplicate deals that its gain is measured on.
         fresh: Begin from new weights, also where the policy has weights to begin from.
@@ -96,9 +97,12 @@ def best_response(
 
     Raises:
         ConfigError: If an argument is not possible, or the folder does not fit.
+        KeyboardInterrupt: If training was stopped; nothing is measured then.
     """
     config = response_config(policy, rules, decisions, seed, fresh)
-    train(config, RunFolder(folder), resume=resume)
+    learned = train(config, RunFolder(folder), resume=resume)
+    if learned.card.training["decisions"] < decisions:
+        raise KeyboardInterrupt("training was stopped")
 
     def measured(opponent: str, deals: int) -> Evaluation:
         return evaluate(
@@ -135,25 +139,60 @@ def best_response(
 
 
 def for_card(folder: Path) -> dict[str, Any]:
-    """Returns the result in a run folder as the card of the policy has it."""
-    content = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    """Returns the result in a run folder as the card of the policy has it.
+
+    Raises:
+        ConfigError: If it is damaged or of another version.
+    """
     kept = ("deals", "decisions", "best_after", "from_the_policys_weights")
-    return {**_rounded(content), **{key: content[key] for key in kept}, "search": {
-        **content["search"], **_rounded(content["search"]),
-    }}  # fmt: skip
+    try:
+        content = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+        search = {**content["search"], **_rounded(content["search"])}
+        return {**_rounded(content), **{key: content[key] for key in kept}, "search": search}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ConfigError(
+            f"{folder / RESULT} is damaged or of another version ({error!r}): train the best "
+            f"response again, in another folder"
+        ) from None
 
 
 def _rounded(result: dict[str, Any]) -> dict[str, float]:
     return {key: round(result[key], 4) for key in ("gain", "half_width")}
 
 
-def into_card(checkpoint: Path, folder: Path) -> None:
-    """Writes the result in a run folder into the card of a checkpoint.
+def check_card(checkpoint: Path, policy: str) -> LearnedPolicy:
+    """Loads the checkpoint whose card is to get the result.
 
     Raises:
-        CheckpointError: If that is none.
+        ConfigError: If it is not that of the policy.
+        CheckpointError: If it is none.
     """
-    policy = LearnedPolicy.load(checkpoint)
+    found = LearnedPolicy.load(checkpoint)
+    measured = load_policy(policy)
+    weights = measured.weights() if isinstance(measured, LearnedPolicy) else {}
+    same = weights.keys() == found.weights().keys() and all(
+        np.array_equal(value, weights[key]) for key, value in found.weights().items()
+    )
+    if not same:
+        raise ConfigError(
+            f"card {checkpoint} is not of policy {policy!r}; allowed: its own checkpoint"
+        )
+    return found
+
+
+def into_card(checkpoint: Path, policy_name: str, folder: Path) -> None:
+    """Writes the result in a run folder into the card of a policy.
+
+    Args:
+        checkpoint: The policy's checkpoint.
+        policy_name: The policy as it was measured.
+        folder: The run folder.
+
+    Raises:
+        CheckpointError: If there is no such checkpoint.
+        ConfigError: If it is another policy's, or the result is damaged.
+    """
+    policy = check_card(checkpoint, policy_name)
     strength = {**policy.card.strength, "best response": for_card(folder)}
     card = policy.card.model_copy(update={"strength": strength})
     LearnedPolicy(card, policy.network).save(checkpoint)
@@ -230,22 +269,26 @@ def main(
     folder = run or Path("runs") / f"best-response-{Path(policy.partition(':')[0]).name}-{seed}"
     try:
         if card:
-            LearnedPolicy.load(card)
+            response_config(policy, None, decisions, seed, fresh)
+            check_card(card, policy)
         result = best_response(
             policy, folder, decisions=decisions, seed=seed, deals=deals, fresh=fresh, resume=resume
         )
         if card:
-            into_card(card, folder)
+            into_card(card, policy, folder)
     except (ConfigError, CheckpointError) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        print("stopped before it was measured: go on with --resume", file=sys.stderr)
+        raise typer.Exit(130) from None
     console = Console()
     for name, found in (("trained", result.trained), ("search", result.search)):
         console.print(
             f"{name}: gain over {policy} {found.margin:+.3f} ± {found.half_width:.3f} points per "
-            f"round ({found.deals:,} duplicate deals)"
+            f"{found.episode} ({found.deals:,} duplicate deals)"
         )
-    console.print(f"exploitable by at least {result.gain:+.3f} points per round; in {folder}")
+    console.print(f"the larger one is a lower bound on how far it can be exploited; in {folder}")
 
 
 if __name__ == "__main__":

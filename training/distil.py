@@ -32,6 +32,7 @@ from pydantic import Field, field_validator, model_validator
 from rich.console import Console
 from torch import Tensor
 
+from escoba_env.batch import Batch
 from escoba_env.encoding import VERSIONS, Encoding
 from escoba_env.evaluation import cores, evaluate
 from escoba_env.evaluation.pool import run_units
@@ -51,6 +52,8 @@ from training.labels import (
     Shard,
     about_shard,
     joined,
+    label,
+    label_at,
     load_shard,
 )
 from training.ppo import take_weights, uses_bfloat16
@@ -170,6 +173,12 @@ class DistilConfig(Settings):
                 f"observations of the tables have different layouts in encoding "
                 f"{self.encoding!r}; allowed: encoding 'universal_tactical', or tables of one kind"
             )
+        if self.average < 1 and (self.start is None or len(self.rounds) > 1):
+            raise ValueError(
+                f"average={self.average} takes a start to average with, and one round alone"
+            )
+        if self.reward == "win" and any(rules.num_sides != 2 for rules in self.all_rules()):
+            raise ValueError("reward: win is possible at tables of two sides alone")
         for number, settings in enumerate(self.rounds, 1):
             named = settings.teacher + settings.behaviour + settings.endgame_behaviour
             if settings.endgame_deals and (
@@ -182,8 +191,6 @@ class DistilConfig(Settings):
                 )
             if settings.scores and self.reward != "win":
                 raise ValueError(f"scores={settings.scores} of round {number} take reward: win")
-            if number == 1 and self.start is None and self.average < 1:
-                raise ValueError(f"average={self.average} takes a start to average with")
             if number == 1 and self.start is None and POLICY in named:
                 raise ValueError(f"round 1 asks for {POLICY}, and there is none before it")
             shards = -(-settings.deals // self.shard_deals) // len(self.all_rules())
@@ -228,6 +235,7 @@ def distil(
     Raises:
         ConfigError: If the folder does not fit, or a teacher or behaviour cannot be loaded.
     """
+    _check_teachers(config, folder)
     _open(config, folder, resume)
     console = Console(stderr=True)
     torch.set_num_threads(config.threads)
@@ -251,6 +259,32 @@ def distil(
     # The last policy where self-play leaves it too.
     policy.save(folder / "checkpoint")
     return policy
+
+
+def _check_teachers(config: DistilConfig, folder: Path) -> None:
+    """Has everybody decide once at every table, before anything is written.
+
+    Raises:
+        ConfigError: If a teacher or behaviour cannot be loaded or cannot do it.
+    """
+    for number, settings in enumerate(config.rounds):
+        if POLICY in settings.teacher + settings.behaviour + settings.endgame_behaviour:
+            continue
+        for unit in label_units(config, number, folder, config.start)[: len(config.tables)]:
+            views = Batch(1, unit.rules, episode=unit.episode, skip_forced=True, seed=0).views()
+            try:
+                teacher = load_policy(unit.teacher)
+                if unit.scores:
+                    label_at(teacher, views, np.zeros((1, 1, 2), np.int64))
+                else:
+                    label(teacher, views)
+                for behaviour in {unit.behaviour, settings.endgame_behaviour} - {TEACHER}:
+                    load_policy(behaviour).act(views)
+            except ValueError as error:
+                raise ConfigError(
+                    f"config {config.name}: round {number + 1} is not possible at table "
+                    f"{unit.rules!r}: {error}"
+                ) from None
 
 
 def label_units(
@@ -399,22 +433,29 @@ def _learn(
 ) -> LearnedPolicy:
     """Fits a network to the labels so far, and measures it."""
     paths = [path for path, validates in shards if not validates]
-    once = [path for path in paths if config.endgame_once and path.name.startswith(ENDGAME)]
-    always = [path for path in paths if path not in set(once)]
+    always = []
+    once: dict[str, list[Path]] = {}
+    for path in paths:
+        if config.endgame_once and path.name.startswith(ENDGAME):
+            once.setdefault(path.stem.rpartition("-")[2], []).append(path)
+        else:
+            always.append(path)
+    # Each epoch sees a part of the labels of every table.
+    parts = [
+        [path for of_table in once.values() for path in of_table[epoch :: config.epochs]]
+        for epoch in range(config.epochs)
+    ]
     held_out = joined([load_shard(path) for path, validates in shards if validates])
     data = joined([load_shard(path) for path in always])
     learner = Learner(config, number, before)
     begun = learner.restore(home / "resume.pt")
     size = sum(len(shard.records) for shard in data)
-    further = [
-        sum(about_shard(path)["labelled"] for path in once[epoch :: config.epochs])
-        for epoch in range(config.epochs)
-    ]
+    further = [sum(about_shard(path)["labelled"] for path in part) for part in parts]
     total = sum(learner.steps_of(size + more) for more in further)
     with bar_of(console) as bar:
         task = bar.add_task(f"{home.name}: learning", total=config.epochs, completed=begun, info="")
         for epoch in range(begun, config.epochs):
-            now = joined([load_shard(path) for path in once[epoch :: config.epochs]])
+            now = joined([load_shard(path) for path in parts[epoch]])
             loss = learner.epoch(
                 [*data, *now], epoch, total, lambda share: bar.update(task, completed=share)
             )
@@ -481,6 +522,9 @@ class Learner:
         self.encodings = config.encodings()
         self.by_rules = dict(zip(config.all_rules(), self.encodings, strict=True))
         first = self.encodings[0]
+        self.mean_points = (
+            {rules: mean_point(rules) for rules in self.by_rules} if config.reward == "win" else {}
+        )
         self.shape = config.network.card(first)
         self.number = number
         torch.manual_seed(np.random.SeedSequence((config.seed, number)).generate_state(1)[0])
@@ -678,7 +722,7 @@ class Learner:
             masks.append(legal)
             labels.append(shard.values[rows])
             if self.config.reward == "win":
-                weights.append(points_of(views) / mean_point(shard.rules))
+                weights.append(points_of(views) / self.mean_points[shard.rules])
             else:
                 weights.append(np.ones(len(rows)))
         dense = torch.from_numpy(np.concatenate(observations))

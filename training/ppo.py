@@ -127,7 +127,8 @@ class SelfPlayPPO(MaskablePPO):
             gae_lambda=config.gae_lambda,
             clip_range=config.clip,
             ent_coef=config.entropy,
-            vf_coef=config.value_weight,
+            # The mean over a critic and the network itself: each weighs as one alone would.
+            vf_coef=config.value_weight * (2 if config.critic == "all_seeing" else 1),
             max_grad_norm=config.max_gradient,
             rollout_buffer_class=SeatRolloutBuffer,
             rollout_buffer_kwargs={"players": batch.rules.players},

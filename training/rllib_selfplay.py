@@ -311,6 +311,14 @@ def algorithm_config(config: Config, env_runners: int) -> PPOConfig:
         raise ConfigError(
             "precision='bfloat16' is not possible here; allowed: float32, or auto, which is that"
         )
+    others = {
+        "start": config.start, "league": config.league, "teammates": config.teammates,
+        "critic": config.critic if config.critic != "own" else None,
+        "evaluation.keep_best": config.evaluation.keep_best,
+    }  # fmt: skip
+    for key, value in others.items():
+        if value:
+            raise ConfigError(f"{key}={value!r} is not possible here; allowed: training.selfplay")
     runners = max(1, env_runners)
     if config.games % runners:
         raise ConfigError(

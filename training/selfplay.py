@@ -23,6 +23,7 @@ from rich.console import Console
 from escoba_env.batch import Batch
 from escoba_env.evaluation import Evaluation, evaluate
 from escoba_env.policies import Policy, load_policy
+from escoba_env.policies.checkpoint import CheckpointError
 from escoba_env.policies.learned import LearnedPolicy
 from training.config import Config, ConfigError, load_config
 from training.league import League
@@ -65,7 +66,8 @@ def train(config: Config, folder: RunFolder, *, resume: bool = False) -> Learned
 def _trained(
     config: Config, folder: RunFolder, batch: Batch, model: SelfPlayPPO, resume: bool
 ) -> LearnedPolicy:
-    if config.start is not None and not resume:
+    # Nor has a run that was killed before its first save.
+    if config.start is not None and not folder.resume.is_file():
         shape = network_card(config, batch)
         take_weights(model.network, shape, batch.encoding, config.start, config.name)
     asks_for_past = "past" in {*config.opponents, *config.teammates}
@@ -136,14 +138,14 @@ class _Run:
         self.latest = "-"
         self.best = -math.inf
         if folder.best.is_dir():
-            strength = LearnedPolicy.load(folder.best).card.strength
-            self.best = strength[config.evaluation.against[0]]["margin"]
+            self.best = _margin_of(folder.best, config.evaluation.against[0])
         self.console = Console(stderr=True)
 
     def go(self) -> LearnedPolicy:
         config, model = self.config, self.model
         began = model.num_timesteps
-        last_evaluation = began
+        # A run that was stopped in its last update has not been evaluated after it.
+        last_evaluation = max((s["decisions"] for s in self.strength.values()), default=0)
         with interrupts() as interrupted, bar_of(self.console) as bar:
             task = bar.add_task(config.name, total=config.decisions, completed=began, info="")
             if began == 0 and config.evaluation.keep_best:
@@ -245,6 +247,19 @@ class _Run:
             },
             strength=dict(self.strength),
         )
+
+
+def _margin_of(checkpoint: Path, against: str) -> float:
+    """The margin that a kept policy was measured with.
+
+    Raises:
+        ConfigError: If it is damaged, or was not measured against that policy.
+    """
+    try:
+        strength = LearnedPolicy.load(checkpoint).card.strength
+        return float(strength[against]["margin"])
+    except (CheckpointError, LookupError, TypeError, ValueError) as error:
+        raise ConfigError(f"{checkpoint} cannot be gone on with: {error!r}") from None
 
 
 def _passed(every: int, before: int, now: int) -> bool:

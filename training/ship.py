@@ -76,6 +76,8 @@ def ship(
     """
     console = console or Console(stderr=True)
     check_plot(target / "curve.png")
+    if (run / "best-response" / RESULT).is_file():
+        for_card(run / "best-response")
     policy = LearnedPolicy.load(run / "checkpoint")
     size = sum(value.nbytes for value in policy.weights().values())
     if size > LARGEST:
@@ -83,6 +85,8 @@ def ship(
             f"{run}: weights of {size:,} bytes are too large to ship; allowed: {LARGEST:,}"
         )
     card = policy.card
+    if start_deals is not None and not card.training["config"].get("start"):
+        raise ValueError(f"start_deals={start_deals}: {run} has no start to be measured against")
     tables = tables_of(card)
     name = str(run / "checkpoint")
     strength: dict[str, Any] = {"seed": SEED}
@@ -90,7 +94,9 @@ def ship(
         key = "" if len(tables) == 1 else f" at {_table_name(rules)}"
         start = card.training["config"].get("start")
         for opponent in (*OPPONENTS, *([start] if start else [])):
-            number = start_deals if opponent == start and start_deals else deals
+            number = deals
+            if opponent == start and start_deals is not None:
+                number = start_deals
             result = evaluate(
                 name, opponent, rules, episode=card.episode, seed=SEED, workers=cores(),
                 deals=max(2, number // len(tables)),
@@ -202,6 +208,9 @@ def main(
     except (ValueError, ModuleNotFoundError) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        print("stopped: nothing was shipped", file=sys.stderr)
+        raise typer.Exit(130) from None
     print(f"shipped: {to / (name or policy.card.name)}")
 
 

@@ -119,7 +119,7 @@ def match_odds(rules: Rules) -> Floats:
     return odds
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def score_shares(rules: Rules) -> Floats:
     """Returns how often rounds of a match begin at every score, between two of ``counting``.
 
@@ -143,9 +143,17 @@ def score_shares(rules: Rules) -> Floats:
     return result
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _results(rules: Rules) -> NDArray[np.int64]:
-    """Whole points of both sides in rounds of ``counting``, int64 (2 * ROUNDS, 2), either way."""
+    """Whole points of both sides in rounds of ``counting``, int64 (2 * ROUNDS, 2), either way.
+
+    Raises:
+        ValueError: If there are more sides.
+    """
+    if rules.num_sides != 2:
+        raise ValueError(
+            f"odds of matches of {rules.num_sides} sides are not possible; allowed: two sides"
+        )
     # These load the policies, and so this module.
     from escoba_env.evaluation.playout import play_out
     from escoba_env.policies.builtin import CountingPolicy
@@ -158,7 +166,7 @@ def _results(rules: Rules) -> NDArray[np.int64]:
     return np.concatenate([points, points[:, ::-1]])
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _solved(rules: Rules) -> tuple[Floats, Floats]:
     """Odds before a round, and after one, where scores may be beyond the target."""
     target = int(rules.match_target)
@@ -186,7 +194,7 @@ def _solved(rules: Rules) -> tuple[Floats, Floats]:
     return after[:target, :target].copy(), after
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _bends(rules: Rules) -> tuple[Floats, Floats]:
     """Worth of each margin at each score, float64 (target, target, 2 * FAR + 1), and of a point."""
     target = int(rules.match_target)

@@ -29,7 +29,8 @@ PRIOR = 24
 # +-0.09, play-outs to the end of the round).
 
 POINTS_OF_A_LOGIT = 0.2
-"""Margin that one unit of a learned policy's logits is worth; ``training.distil`` makes them so."""
+"""Margin that one unit of a learned policy's logits is worth: what ``training.distil`` makes of
+them with its usual ``temperature``."""
 
 LEAST_LOGIT = -50.0
 """Of an action to which a learned policy gives no probability at all."""
@@ -102,7 +103,8 @@ class SearchPolicy:
     With two players and nothing but the other hand hidden, the exact solver plays instead.
 
     It looks at the margin of the present round, in a match too unless ``utility=win``. The same
-    view and key give the same action whatever else is asked, except with ``time``.
+    view and key give the same action whatever else is asked, except with ``time`` (and but for the
+    rounding of a network, with ``policy`` or a learned ``rollout``).
 
     Args:
         worlds: Number of deals; default 64.
@@ -165,6 +167,7 @@ class SearchPolicy:
         self.threads = check_threads(threads)
         self.time = None if time is None else _seconds(time)
         self._rollout, self._player = _player(rollout)
+        self.rollout = rollout if isinstance(rollout, str) else rollout.name
         worlds_of_a_unit = WORLDS_OF_A_UNIT if self._player is None else WORLDS_OF_A_UNIT // 8
         each = self.worlds if self.time is None else WORLDS_OF_A_UNIT
         self.deals_at_once = max(1, worlds_of_a_unit // each) * self.threads
@@ -225,14 +228,15 @@ class SearchPolicy:
 
         Raises:
             ValueError: Unless ``utility=win`` and ``worlds``, and play-outs are by ``counting``,
-                ``greedy`` or ``random``.
+                ``greedy`` or ``random``; or if scores are not as they should be.
         """
         check_knowledge(views, self.name, self.cheats)
+        _check_scores(views, scores)
         if self.utility != "win" or self.time is not None or self._player is not None:
             raise ValueError(
                 f"values at other scores are not possible with utility={self.utility!r}, "
-                f"time={self.time!r} and this rollout; allowed: utility=win, worlds, and rollout "
-                f"{', '.join(kernels.ROLLOUTS)}"
+                f"time={self.time!r} and rollout={self.rollout!r}; allowed: utility=win, worlds, "
+                f"and rollout {', '.join(kernels.ROLLOUTS)}"
             )
         bends = bends_at(views.rules, scores[..., 0], scores[..., 1])
         numbers = np.empty(len(views), np.int64)
@@ -429,6 +433,24 @@ def _seconds(time: Any) -> float:
     if isinstance(time, bool) or not isinstance(time, int | float) or not 0 < time <= 3600:
         raise ValueError(f"option time {time!r} is not possible; allowed: seconds, up to 3600")
     return float(time)
+
+
+def _check_scores(views: Views, scores: NDArray[np.int64]) -> None:
+    """Sees that there are some scores for each view.
+
+    Raises:
+        ValueError: If they have another shape or dtype, or are not below the target.
+    """
+    right = scores.ndim == 3 and scores.shape[0] == len(views) and scores.shape[2] == 2
+    if not right or not np.issubdtype(scores.dtype, np.integer):
+        raise ValueError(
+            f"scores of shape {scores.shape} and dtype {scores.dtype} are not possible; allowed: "
+            f"integers of shape ({len(views)}, k, 2)"
+        )
+    target = views.rules.match_target
+    outside = (scores < 0) | (scores >= target)
+    if outside.any():
+        raise ValueError(f"score {scores[outside][0]} is not possible; allowed: 0 to {target - 1}")
 
 
 def check_likely(policy: Any) -> Likely | None:
