@@ -227,7 +227,7 @@ def test_rounds_begin_at_scores_as_often_as_in_matches_of_counting() -> None:
         below = (own < 8) & (other < 8)
         np.add.at(begun, (own[below], other[below]), 1)
         batch.step(counting.act(batch.views(live)), live)
-    np.testing.assert_allclose(begun / begun.sum(), shares, atol=0.02)
+    np.testing.assert_allclose(begun / begun.sum(), shares, atol=0.008)
 
 
 def test_labels_at_further_scores_are_the_teachers_there(tmp_path: Path) -> None:

@@ -51,6 +51,19 @@ def self_play(folder: Path, **settings: Any) -> LearnedPolicy:
     return train(make_config(config, "one"), RunFolder(folder))
 
 
+def test_deals_against_the_start_have_a_number_of_their_own(tmp_path: Path) -> None:
+    self_play(tmp_path / "first")
+    start = str(tmp_path / "first" / "checkpoint")
+    with pytest.raises(ValueError, match="start_deals=40: .*first has no start to be measured"):
+        ship.ship(tmp_path / "first", tmp_path / "shipped", deals=20, start_deals=40)
+    self_play(tmp_path / "second", start=start)
+    shipped = ship.ship(
+        tmp_path / "second", tmp_path / "shipped" / "mine", deals=20, start_deals=40, decisions=128
+    )
+    strength = shipped.card.strength
+    assert (strength["counting"]["deals"], strength[start]["deals"]) == (20, 40)
+
+
 def test_the_card_says_what_anybody_can_measure_again(tmp_path: Path) -> None:
     run = tmp_path / "run"
     self_play(run, rules={"players": 4, "partnership": True})

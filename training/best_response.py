@@ -164,11 +164,14 @@ def check_card(checkpoint: Path, policy: str) -> LearnedPolicy:
     """Loads the checkpoint whose card is to get the result.
 
     Raises:
-        ConfigError: If it is not that of the policy.
+        ConfigError: If it is not that of the policy, or there is no such policy.
         CheckpointError: If it is none.
     """
     found = LearnedPolicy.load(checkpoint)
-    measured = load_policy(policy)
+    try:
+        measured = load_policy(policy)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     weights = measured.weights() if isinstance(measured, LearnedPolicy) else {}
     same = weights.keys() == found.weights().keys() and all(
         np.array_equal(value, weights[key]) for key, value in found.weights().items()
@@ -269,7 +272,6 @@ def main(
     folder = run or Path("runs") / f"best-response-{Path(policy.partition(':')[0]).name}-{seed}"
     try:
         if card:
-            response_config(policy, None, decisions, seed, fresh)
             check_card(card, policy)
         result = best_response(
             policy, folder, decisions=decisions, seed=seed, deals=deals, fresh=fresh, resume=resume

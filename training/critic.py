@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from escoba_env.batch import Records
 from escoba_env.cards import NUM_IDS
+from escoba_env.engine import batch as kernels
+from escoba_env.engine.record import lower
 from escoba_env.policies.network import Choices
 from escoba_env.rules import Rules
 
@@ -31,33 +33,16 @@ def num_places(rules: Rules) -> int:
 def hidden_places(rules: Rules, states: Records) -> NDArray[np.uint8]:
     """Says where each card lies that is in another hand or in the stock.
 
-    Seats are counted from the one to move. Its own cards, and those that lie open, have place 0;
-    one in the hand of seat ``r`` has place ``r``; one that seat ``r`` is dealt after ``d`` other
-    deals has place ``players * (d + 1) + r``.
-
     Args:
         rules: Their rules.
         states: Whole games.
 
     Returns:
-        uint8 (n, 42), by card.
+        uint8 (n, 42), by card; see the kernel.
     """
-    players, size = rules.players, rules.hand_size
-    rows = np.arange(len(states))
-    turn = states["turn"].astype(np.int64)
-    places = np.zeros((len(states), NUM_IDS), np.uint8)
-    for seat in range(1, players):
-        hands = states["hands"][rows, (turn + seat) % players].astype(np.int64)
-        held = (hands[:, None] >> np.arange(NUM_IDS)) & 1 == 1
-        places[held] = seat
-    stock = states["stock"].astype(np.int64)
-    ahead = np.arange(stock.shape[1]) - states["stock_next"].astype(np.int64)[:, None]
-    inside = np.arange(stock.shape[1]) < states["stock_size"].astype(np.int64)[:, None]
-    of, at = np.nonzero((ahead >= 0) & inside)
-    deal, within = np.divmod(ahead[of, at], players * size)
-    # Blocks of cards, from the eldest on.
-    seat = (states["dealer"].astype(np.int64)[of] + 1 + within // size - turn[of]) % players
-    places[of, stock[of, at]] = players * (deal + 1) + seat
+    places = np.empty((len(states), NUM_IDS), np.uint8)
+    # An episode changes nothing that is hidden.
+    kernels.hidden_places(lower(rules, "round"), states, places)
     return places
 
 

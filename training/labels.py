@@ -27,7 +27,7 @@ from escoba_env.engine.record import STATE, TWELFTHS, lower, pick_records
 from escoba_env.evaluation.pool import Load, UnitOfWork
 from escoba_env.files import write_whole
 from escoba_env.policies import Policy
-from escoba_env.policies.match_odds import bend, bends_at, score_shares
+from escoba_env.policies.match_odds import bend, bends_at, score_shares, scores_of
 from escoba_env.rules import Rules, make_rules
 from escoba_env.solver import Memory, SolverLimitError, make_memory, solvable, solve_views
 
@@ -187,9 +187,8 @@ class LabelUnit(UnitOfWork):
         others = np.stack(np.unravel_index(drawn, shares.shape), axis=-1)
         side = views.records["turn"].astype(np.int64) % 2
         rows = np.arange(len(views))
-        now = (views.records["scores"] // TWELFTHS).astype(np.int64)
-        own = np.stack([now[rows, side], now[rows, 1 - side]], axis=-1)
-        values = label_at(teacher, views, np.concatenate([own[:, None], others], axis=1), memory)
+        now = np.stack(scores_of(views), axis=-1)
+        values = label_at(teacher, views, np.concatenate([now[:, None], others], axis=1), memory)
         found = [(views.records, values[:, 0])]
         for k in range(self.scores):
             records = views.records.copy()

@@ -23,6 +23,7 @@ from escoba_env.engine.play import (
     legal_picks,
     new_game,
     next_round,
+    seat_of_block,
 )
 from escoba_env.engine.record import GAME_OVER, NOBODY, PLAYING, ROUND_OVER
 from escoba_env.engine.rng import decision_key, hashed, uniform_of
@@ -193,6 +194,34 @@ def set_legal(spec, states):
         s["legal"] = legal_picks(spec[0], s)
     else:
         s["legal"] = 0
+
+
+@entry
+def hidden_places(spec, states, places):
+    """Writes where every card is that is in another hand or in the stock.
+
+    Seats are counted from the one to move. Its own cards, and those that lie open, have place 0;
+    one in the hand of seat ``r`` has place ``r``; one that seat ``r`` is dealt after ``d`` other
+    deals has place ``players * (d + 1) + r``.
+
+    Args:
+        states: Whole games.
+        places: uint8 (n, NUM_IDS), by card.
+    """
+    players, size = spec[0]["players"], spec[0]["hand_size"]
+    for i in range(len(states)):
+        s = states[i]
+        places[i, :] = 0
+        for other in range(1, players):
+            hand = s["hands"][(s["turn"] + other) % players]
+            while hand:
+                places[i, lowest(hand)] = other
+                hand &= hand - 1
+        for at in range(s["stock_next"], s["stock_size"]):
+            block = (at - s["stock_next"]) // size
+            seat = seat_of_block(spec[0], s, block % players)
+            other = (seat + players - s["turn"]) % players
+            places[i, s["stock"][at]] = players * (block // players + 1) + other
 
 
 @entry

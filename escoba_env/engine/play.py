@@ -251,11 +251,17 @@ def legal_picks(spec, s):
 
 
 @kernel
+def seat_of_block(spec, s, i):
+    """The seat that block ``i`` of a deal goes to: the eldest is first."""
+    return (s["dealer"] + 1 + i) % spec["players"]
+
+
+@kernel
 def deal_hands(spec, s):
     """Deals ``hand_size`` cards to every seat, as one block each, beginning with the eldest."""
     players = spec["players"]
     for i in range(players):
-        seat = (s["dealer"] + 1 + i) % players
+        seat = seat_of_block(spec, s, i)
         hand = 0
         for _ in range(spec["hand_size"]):
             hand |= single(s["stock"][s["stock_next"]])

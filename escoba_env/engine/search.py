@@ -456,24 +456,26 @@ def believe_worlds(spec, records, keys, first, numbers, chosen):
 
 
 @kernel
+def place_of(margin, size):
+    """Where a margin lies in a table of those from -k to k: the place below, and how far beyond."""
+    place = min(max(margin + (size - 1) // 2, 0.0), size - 1.0)
+    low = min(int(place), size - 2)
+    return low, place - low
+
+
+@kernel
 def worth_at(bends, i, margin):
     """What a margin is worth in decision ``i``: between two whole margins, in proportion."""
     if bends.shape[0] == 0:
         return margin
-    far = (bends.shape[1] - 1) // 2
-    place = min(max(margin + far, 0.0), 2.0 * far)
-    low = min(int(place), 2 * far - 1)
-    share = place - low
+    low, share = place_of(margin, bends.shape[1])
     return bends[i, low] * (1.0 - share) + bends[i, low + 1] * share
 
 
 @kernel
 def note_margin(spread, i, row, margin):
     """Counts a margin of a move: between two whole margins, some of either, as ``worth_at``."""
-    far = (spread.shape[2] - 1) // 2
-    place = min(max(margin + far, 0.0), 2.0 * far)
-    low = min(int(place), 2 * far - 1)
-    share = place - low
+    low, share = place_of(margin, spread.shape[2])
     spread[i, row, low] += 1.0 - share
     spread[i, row, low + 1] += share
 

@@ -41,7 +41,7 @@ def bends_of(views: Views) -> Floats:
     Raises:
         ValueError: If the views are not of matches between two sides.
     """
-    return bends_at(views.rules, *_scores_of(views))
+    return bends_at(views.rules, *scores_of(views))
 
 
 def bends_at(rules: Rules, own: NDArray[np.int64], other: NDArray[np.int64]) -> Floats:
@@ -67,8 +67,7 @@ def points_of(views: Views) -> Floats:
     Raises:
         ValueError: If the views are not of matches between two sides.
     """
-    scores = _scores_of(views)
-    return _at(_bends(views.rules)[1], *scores)
+    return _at(_bends(views.rules)[1], *scores_of(views))
 
 
 def mean_point(rules: Rules) -> float:
@@ -76,8 +75,12 @@ def mean_point(rules: Rules) -> float:
     return float((score_shares(rules) * _bends(rules)[1]).sum())
 
 
-def _scores_of(views: Views) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Whole points of the side to move and of the other side, int64 (n,) each."""
+def scores_of(views: Views) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Returns the whole points of the side to move and of the other side, int64 (n,) each.
+
+    Raises:
+        ValueError: If the views are not of matches between two sides.
+    """
     if views.episode != "match" or views.rules.num_sides != 2:
         where = "a match" if views.episode == "match" else "single rounds"
         raise ValueError(
