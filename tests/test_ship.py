@@ -54,7 +54,7 @@ def self_play(folder: Path, **settings: Any) -> LearnedPolicy:
 def test_deals_against_the_start_have_a_number_of_their_own(tmp_path: Path) -> None:
     self_play(tmp_path / "first")
     start = str(tmp_path / "first" / "checkpoint")
-    with pytest.raises(ValueError, match="start_deals=40: .*first has no start to be measured"):
+    with pytest.raises(ValueError, match=r"start_deals=40: .*first has no start to be measured"):
         ship.ship(tmp_path / "first", tmp_path / "shipped", deals=20, start_deals=40)
     self_play(tmp_path / "second", start=start)
     shipped = ship.ship(
