@@ -261,7 +261,7 @@ def test_several_games_are_recorded_into_a_folder(tmp_path: Path) -> None:
 
 def test_the_checkpoints_for_the_rules_are_asked() -> None:
     values = as_json("analyse", Game(seed=1).to_text())
-    assert values["policies"] == ["classic-2p", "universal"]
+    assert values["policies"] == ["classic-2p", "classic-2p-match", "universal"]
     shown = escoba("analyse", Game(seed=1).to_text()).stdout
     assert "classic-2p" in shown
     assert "all cards known" in shown
