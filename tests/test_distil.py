@@ -131,6 +131,17 @@ def test_endgame_deals_are_learned_from_beside_the_others(tmp_path):
     assert policy.card.training["labels"] == sum(labels.values()) - labels["0001-00.safetensors"]
 
 
+def test_endgame_deals_are_played_at_the_tables_of_two_players_alone(tmp_path):
+    tables = [{"players": 3}, {}, {"players": 4}, {"preset": "scopa"}]
+    rounds = [{"deals": 80, "teacher": "search", "endgame_deals": 40}]
+    config = tiny(encoding="universal_tactical", tables=tables, rounds=rounds)
+    units = [unit for unit in label_units(config, 0, tmp_path, None) if unit.endgame]
+    assert [(unit.rules.players, unit.first, unit.deals) for unit in units] == [
+        (2, 0, 10), (2, 0, 10), (2, 10, 10), (2, 10, 10),
+    ]  # fmt: skip
+    assert [unit.rules.setenta for unit in units[:2]] == [0, 1]
+
+
 def test_a_shard_depends_on_what_it_says_alone(tmp_path):
     for name in "ab":
         unit(tmp_path / name).play(load_policy)
@@ -424,7 +435,15 @@ def test_no_two_rounds_tables_or_seeds_share_a_deal():
                 "tables": [{"players": 3}],
                 "rounds": [{"deals": 40, "teacher": "search", "endgame_deals": 40}],
             },
-            "possible with two players",
+            "possible at tables of two players",
+        ),
+        (
+            {
+                "encoding": "universal_tactical",
+                "tables": [{}, {"preset": "scopa"}],
+                "rounds": [{"deals": 40, "teacher": "search", "endgame_deals": 10}],
+            },
+            "endgame_deals=10 of round 1 are fewer than a shard of shard_deals=10 for each table",
         ),
         (
             {

@@ -86,7 +86,8 @@ class RoundSettings(Settings):
     """Matches: further scores, drawn as matches come by them, at which each decision is labelled
     from the same play-outs; not those of ``endgame_deals``."""
     endgame_deals: int = Field(0, ge=0)
-    """Two players: further deals of which only the last decisions are labelled, exactly."""
+    """Further deals, of all tables of two players together, of which only the last decisions are
+    labelled, exactly."""
     endgame_behaviour: str = "counting"
     """Who moves in these deals, as for ``behaviour``, but not ``teacher``."""
 
@@ -181,13 +182,16 @@ class DistilConfig(Settings):
             raise ValueError("reward: win is possible at tables of two sides alone")
         for number, settings in enumerate(self.rounds, 1):
             named = settings.teacher + settings.behaviour + settings.endgame_behaviour
-            if settings.endgame_deals and (
-                settings.endgame_behaviour == TEACHER
-                or any(rules.players != 2 for rules in self.all_rules())
-            ):
+            pairs = len(_of_two(self.all_rules()))
+            if settings.endgame_deals and (settings.endgame_behaviour == TEACHER or not pairs):
                 raise ValueError(
-                    f"endgame_deals of round {number} are possible with two players and an "
-                    f"endgame_behaviour other than {TEACHER!r} alone"
+                    f"endgame_deals of round {number} are possible at tables of two players and "
+                    f"with an endgame_behaviour other than {TEACHER!r} alone"
+                )
+            if 0 < -(-settings.endgame_deals // self.shard_deals) < pairs:
+                raise ValueError(
+                    f"endgame_deals={settings.endgame_deals} of round {number} are fewer than a "
+                    f"shard of shard_deals={self.shard_deals} for each table of two players"
                 )
             if settings.scores and self.reward != "win":
                 raise ValueError(f"scores={settings.scores} of round {number} take reward: win")
@@ -344,8 +348,10 @@ def label_units(
                     behaviour=names["behaviour"],
                 )
             )
-    for place in range(-(-settings.endgame_deals // config.shard_deals) // len(rules)):
-        for table, of_table in enumerate(rules):
+    of_two = _of_two(rules)
+    shards = -(-settings.endgame_deals // config.shard_deals)
+    for place in range(shards // len(of_two) if of_two else 0):
+        for table, of_table in of_two.items():
             units.append(
                 LabelUnit(
                     path=str(home / "labels" / f"{ENDGAME}{place:04}-{table:02}.safetensors"),
@@ -361,6 +367,11 @@ def label_units(
                 )
             )
     return units
+
+
+def _of_two(rules: list[Rules]) -> dict[int, Rules]:
+    """Returns the tables of two players by number: near the end they know every card."""
+    return {table: of_table for table, of_table in enumerate(rules) if of_table.players == 2}
 
 
 def _seed_of(seed: int, number: int, table: int) -> int:
