@@ -19,7 +19,7 @@ from escoba_env import Batch, load_policy, make_rules
 from escoba_env.evaluation import Evaluation, evaluate
 from escoba_env.policies.learned import LearnedPolicy
 from training import best_response as module
-from training import selfplay
+from training import results, selfplay
 from training.best_response import best_response, into_card, response_config
 from training.config import ConfigError, make_config
 from training.run_folder import RunFolder
@@ -97,6 +97,54 @@ def test_the_best_policy_of_a_run_is_kept_and_goes_on_with_it(policy, tmp_path, 
     assert (best.training["decisions"], best.strength[policy]["margin"]) == (128, 0.75)
     later = load_file(folder.checkpoint / "policy.safetensors")
     assert not all(np.array_equal(kept[key], later[key]) for key in kept)
+
+
+def test_of_a_policy_of_matches_it_is_matches_that_are_won(tmp_path, monkeypatch):
+    make_policy(1, hidden=(8, 6), action_hidden=5, episode="match").save(tmp_path / "policy")
+    name = str(tmp_path / "policy")
+    config = module.make_config
+    asked = {}
+
+    def small(content, source):
+        asked.update(content)
+        evaluation = {**content["evaluation"], "every": 64, "deals": 6}
+        return config({**content, **SMALL, "evaluation": evaluation}, source)
+
+    monkeypatch.setattr(module, "make_config", small)
+    monkeypatch.setattr(module, "SEARCH", "search:worlds=2")
+    command = [name, "--run", str(tmp_path / "run"), "--decisions", "64", "--deals", "8"]
+    result = CliRunner().invoke(module.app, [*command, "--card", name])
+    assert result.exit_code == 0, result.output
+    assert (asked["episode"], asked["reward"]) == ("match", "win")
+    kept = LearnedPolicy.load(name).card.strength["best response"]
+    assert kept["search"]["opponent"] == "search:worlds=2,utility=win"
+    for found in (kept, kept["search"]):
+        assert found["won"] + found["drawn"] + found["lost"] == 2 * found["deals"]
+        assert f"{found['won']:,} won and {found['lost']:,} lost" in " ".join(result.output.split())
+    text = f"{kept['won']} matches won, {kept['lost']} lost"
+    assert text in "; ".join(results._results(kept, "gain"))
+
+
+def test_the_best_of_a_run_that_learns_to_win_is_the_one_that_wins_most(tmp_path, monkeypatch):
+    """Not the one of the highest margin."""
+    played = iter([(0.0, 50, 50), (9.0, 40, 60), (-1.0, 60, 40), (5.0, 55, 35), (8.0, 45, 45)])
+
+    def evaluated(*_: Any, **__: Any) -> Evaluation:
+        margin, wins, losses = next(played)
+        return replace(result, margin=margin, wins=wins, draws=100 - wins - losses, losses=losses)
+
+    result = evaluate("greedy", "random", deals=2)
+    monkeypatch.setattr(selfplay, "evaluate", evaluated)
+    settings = {
+        "name": "x", "episode": "match", "reward": "win",
+        "network": {"hidden": [8, 6], "action_hidden": 5},
+        "evaluation": {"every": 64, "against": ["greedy"], "keep_best": True}, **SMALL,
+    }  # fmt: skip
+    folder = RunFolder(tmp_path / "run")
+    train(make_config({**settings, "decisions": 128}, "x"), folder)
+    train(make_config({**settings, "decisions": 256}, "x"), folder, resume=True)
+    best = LearnedPolicy.load(folder.best).card
+    assert (best.training["decisions"], best.strength["greedy"]["won"]) == (128, 60)
 
 
 def test_a_best_response_that_was_stopped_is_not_measured(policy, tmp_path, monkeypatch):

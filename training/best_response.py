@@ -12,6 +12,7 @@ learner that has to find out everything by itself, and from new ones with ``--fr
 it has been on the way, the beginning among them, the best is measured, on other deals.
 
 A search that is not trained at all is measured as well: whatever wins from the policy bounds it.
+Of a policy of matches it is matches that both play for, and what counts is those won and lost.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from escoba_env.policies.learned import LearnedPolicy
 from escoba_env.rules import make_rules
 from training.config import Config, ConfigError, make_config
 from training.run_folder import RunFolder
-from training.selfplay import train
+from training.selfplay import games_of, train
 
 RESULT = "best_response.json"
 """In the run folder: what the opponents gain."""
@@ -63,7 +64,7 @@ class Response:
 
     @property
     def bound(self) -> float:
-        """The larger gain: the lower bound on how far the policy can be exploited."""
+        """The larger gain: the lower bound on how far the policy can be exploited, in points."""
         return max(self.trained.margin, self.search.margin)
 
 
@@ -118,16 +119,12 @@ def best_response(
     best = LearnedPolicy.load(RunFolder(folder).best).card.training["decisions"]
     content = {
         "policy": policy,
-        "gain": trained.margin,
-        "half_width": trained.half_width,
-        "deals": deals,
+        **_gain(trained),
         "seed": EVALUATION_SEED,
         "best_after": best,
         "search": {
             "opponent": search,
-            "gain": result.search.margin,
-            "half_width": result.search.half_width,
-            "deals": result.search.deals,
+            **_gain(result.search),
         },
         "decisions": decisions,
         "training_seed": seed,
@@ -138,16 +135,22 @@ def best_response(
     return result
 
 
+def _gain(found: Evaluation) -> dict[str, Any]:
+    gain = {"gain": found.margin, "half_width": found.half_width, "deals": found.deals}
+    return gain | games_of(found) if found.episode == "match" else gain
+
+
 def for_card(folder: Path) -> dict[str, Any]:
     """Returns the result in a run folder as the card of the policy has it.
 
     Raises:
         ConfigError: If it is damaged or of another version.
     """
-    kept = ("deals", "decisions", "best_after", "from_the_policys_weights")
+    kept = ["deals", "decisions", "best_after", "from_the_policys_weights"]
     try:
         content = json.loads((folder / RESULT).read_text(encoding="utf-8"))
         search = {**content["search"], **_rounded(content["search"])}
+        kept += [key for key in ("won", "drawn", "lost") if key in content]
         return {**_rounded(content), **{key: content[key] for key in kept}, "search": search}
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ConfigError(
@@ -226,6 +229,7 @@ def response_config(
             "encoding": card.encoding,
             "memory": card.memory,
             "episode": card.episode,
+            "reward": "win" if card.episode == "match" else "margin",
             "network": card.network.model_dump(exclude={"kind", "state_size"}),
         }
         if not fresh and (rules is None or make_rules(rules) == make_rules(table)):
@@ -286,9 +290,10 @@ def main(
         raise typer.Exit(130) from None
     console = Console()
     for name, found in (("trained", result.trained), ("search", result.search)):
+        matches = f", {found.wins:,} won and {found.losses:,} lost" * (found.episode == "match")
         console.print(
             f"{name}: gain over {policy} {found.margin:+.3f} ± {found.half_width:.3f} points per "
-            f"{found.episode} ({found.deals:,} duplicate deals)"
+            f"{found.episode} ({found.deals:,} duplicate deals{matches})"
         )
     console.print(f"the larger one is a lower bound on how far it can be exploited; in {folder}")
 

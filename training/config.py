@@ -81,7 +81,8 @@ class EvaluationSettings(Settings):
     """Seed of the evaluation deals, apart from those that are trained on."""
     keep_best: bool = False
     """Whether the policy of the best evaluation against the first of ``against`` is kept, too, in
-    ``best``; the start is evaluated as well then."""
+    ``best``: of the highest margin, or for ``reward: win`` of most games won less those lost; the
+    start is evaluated as well then."""
 
     @model_validator(mode="after")
     def _somebody(self) -> EvaluationSettings:

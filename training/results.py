@@ -43,12 +43,13 @@ def table() -> str:
             score = strength["ladder v1"]
             others.append(f"ladder v1 {score['score']:+.3f} ± {score['half_width']:.3f}")
         response = strength["best response"]
+        search = response.get("search")
         seconds = card.training["seconds"] + card.training.get("label_seconds", 0)
         learned = card.training.get("labels", card.training.get("decisions"))
         lines.append(
             f"| `{card.name}` | {over['counting']} | {over['greedy']} | {'; '.join(others)} | "
-            f"{_text(response, 'gain')} | "
-            f"{_text(response['search'], 'gain') if 'search' in response else ''} | "
+            f"{'; '.join(_results(response, 'gain'))} | "
+            f"{'; '.join(_results(search, 'gain')) if search else ''} | "
             f"{learned:,} | {seconds / 3600:.1f} |"
         )
     return "\n".join(lines) + "\n"
@@ -58,12 +59,16 @@ def _margins(strength: dict[str, Any], opponent: str) -> Iterator[str]:
     found = {key: value for key, value in strength.items() if key.split(" at ")[0] == opponent}
     if len(found) == 1:
         (only,) = found.values()
-        yield _text(only)
-        if "won" in only:
-            yield f"{only['won']:,} matches won, {only['lost']:,} lost"
+        yield from _results(only)
     else:
         margins = [value["margin"] for value in found.values()]
         yield f"{min(margins):+.2f} to {max(margins):+.2f} at {len(found)} tables"
+
+
+def _results(result: dict[str, Any], key: str = "margin") -> Iterator[str]:
+    yield _text(result, key)
+    if "won" in result:
+        yield f"{result['won']:,} matches won, {result['lost']:,} lost"
 
 
 def _text(result: dict[str, Any], key: str = "margin") -> str:

@@ -138,7 +138,7 @@ class _Run:
         self.latest = "-"
         self.best = -math.inf
         if folder.best.is_dir():
-            self.best = _margin_of(folder.best, config.evaluation.against[0])
+            self.best = _best_of(folder.best, config.evaluation.against[0], config.reward)
         self.console = Console(stderr=True)
 
     def go(self) -> LearnedPolicy:
@@ -212,15 +212,16 @@ class _Run:
             # Above the bar, and where there is no terminal for one.
             self.console.print(f"{self.model.num_timesteps:,} decisions: {text}")
         if settings.keep_best:
-            margin = self.strength[settings.against[0]]["margin"]
-            if margin > self.best:
-                self.best = margin
+            worth = _worth(self.strength[settings.against[0]], self.config.reward)
+            if worth > self.best:
+                self.best = worth
                 self._policy().save(self.folder.best)
 
     def _note(self, name: str, result: Evaluation) -> None:
         self.strength[name] = {
             "margin": result.margin,
             "half_width": result.half_width,
+            **games_of(result),
             "deals": result.deals,
             "seed": result.seed,
             "decisions": self.model.num_timesteps,
@@ -249,15 +250,28 @@ class _Run:
         )
 
 
-def _margin_of(checkpoint: Path, against: str) -> float:
-    """The margin that a kept policy was measured with.
+def games_of(result: Evaluation) -> dict[str, int]:
+    """How many games were won, drawn and lost, as cards have it."""
+    return {"won": result.wins, "drawn": result.draws, "lost": result.losses}
+
+
+def _worth(strength: dict[str, Any], reward: str) -> float:
+    """What is learned, as it was measured: games won less those lost, a game, or the margin."""
+    if reward != "win":
+        return float(strength["margin"])
+    won, lost = strength["won"], strength["lost"]
+    return float((won - lost) / (won + strength["drawn"] + lost))
+
+
+def _best_of(checkpoint: Path, against: str, reward: str) -> float:
+    """What a kept policy was measured with.
 
     Raises:
         ConfigError: If it is damaged, or was not measured against that policy.
     """
     try:
         strength = LearnedPolicy.load(checkpoint).card.strength
-        return float(strength[against]["margin"])
+        return _worth(strength[against], reward)
     except (CheckpointError, LookupError, TypeError, ValueError) as error:
         raise ConfigError(f"{checkpoint} cannot be gone on with: {error!r}") from None
 

@@ -36,6 +36,7 @@ from escoba_env.rules import Rules, make_rules
 from training.best_response import RESULT, best_response, for_card
 from training.curves import draw
 from training.labels import about_shard
+from training.selfplay import games_of
 
 SEED = 3_000_017
 """Seed of the deals that shipped policies are measured on, apart from all that are learned from."""
@@ -138,7 +139,7 @@ def _margin(result: Evaluation) -> dict[str, Any]:
         "deals": result.deals,
     }
     if result.episode == "match":
-        found |= {"won": result.wins, "drawn": result.draws, "lost": result.losses}
+        found |= games_of(result)
     return found
 
 
