@@ -62,7 +62,10 @@ def _margins(strength: dict[str, Any], opponent: str) -> Iterator[str]:
         yield from _results(only)
     else:
         margins = [value["margin"] for value in found.values()]
-        yield f"{min(margins):+.2f} to {max(margins):+.2f} at {len(found)} tables"
+        mean = sum(margins) / len(margins)
+        yield (
+            f"{min(margins):+.2f} to {max(margins):+.2f}, mean {mean:+.2f}, at {len(found)} tables"
+        )
 
 
 def _results(result: dict[str, Any], key: str = "margin") -> Iterator[str]:
