@@ -27,7 +27,7 @@ from escoba_env.engine.record import STATE, TWELFTHS, lower, pick_records
 from escoba_env.evaluation.pool import Load, UnitOfWork
 from escoba_env.files import write_whole
 from escoba_env.policies import Policy
-from escoba_env.policies.match_odds import bend, bends_at, score_shares, scores_of
+from escoba_env.policies.match_odds import bend, bends_at, score_shares, scores_of, sides_to_move
 from escoba_env.rules import Rules, make_rules
 from escoba_env.solver import Memory, SolverLimitError, make_memory, solvable, solve_views
 
@@ -185,7 +185,7 @@ class LabelUnit(UnitOfWork):
         shares = score_shares(self.rules)
         drawn = rng.choice(shares.size, size=(len(views), self.scores), p=shares.ravel())
         others = np.stack(np.unravel_index(drawn, shares.shape), axis=-1)
-        side = views.records["turn"].astype(np.int64) % 2
+        side = sides_to_move(views)
         rows = np.arange(len(views))
         now = np.stack(scores_of(views), axis=-1)
         values = label_at(teacher, views, np.concatenate([now[:, None], others], axis=1), memory)

@@ -75,6 +75,13 @@ def mean_point(rules: Rules) -> float:
     return float((score_shares(rules) * _bends(rules)[1]).sum())
 
 
+def sides_to_move(views: Views) -> NDArray[np.int64]:
+    """Returns the side of the seat to move, int64 (n,)."""
+    of_seat = [views.rules.side_of(seat) for seat in range(views.rules.players)]
+    sides: NDArray[np.int64] = np.array(of_seat, np.int64)[views.records["turn"]]
+    return sides
+
+
 def scores_of(views: Views) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Returns the whole points of the side to move and of the other side, int64 (n,) each.
 
@@ -89,7 +96,7 @@ def scores_of(views: Views) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         )
     # Whole points, which all scores are but for points that a tie splits.
     scores = (views.records["scores"] // TWELFTHS).astype(np.int64)
-    side = views.records["turn"].astype(np.int64) % 2
+    side = sides_to_move(views)
     rows = np.arange(len(views))
     return scores[rows, side], scores[rows, 1 - side]
 
