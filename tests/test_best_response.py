@@ -223,6 +223,20 @@ def test_a_run_stopped_in_its_last_update_is_evaluated_when_it_goes_on(
         train(make_config({**settings, "decisions": 256}, "x"), folder, resume=True)
 
 
+def test_a_kept_best_that_played_no_game_is_refused_by_name(tmp_path):
+    played = {"margin": 0.5, "won": 0, "drawn": 0, "lost": 0}
+    make_policy(1, strength={"greedy": played}).save(tmp_path / "best")
+    assert selfplay._best_of(tmp_path / "best", "greedy", "margin") == 0.5
+    with pytest.raises(ConfigError, match="best cannot be gone on with, its card is damaged"):
+        selfplay._best_of(tmp_path / "best", "greedy", "win")
+
+
+def test_an_opponent_can_learn_on_from_more_decisions(policy, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.start(response_config(policy, None, 500, 1, fresh=False))
+    folder.reopen(response_config(policy, None, 1_000_000, 1, fresh=False))
+
+
 def test_the_best_of_nobody_cannot_be_kept():
     settings = {"name": "x", **SMALL, "evaluation": {"against": [], "keep_best": True}}
     with pytest.raises(ConfigError, match="keep_best takes somebody to measure against"):

@@ -435,7 +435,7 @@ def test_no_two_rounds_tables_or_seeds_share_a_deal():
                 "tables": [{"players": 3}],
                 "rounds": [{"deals": 40, "teacher": "search", "endgame_deals": 40}],
             },
-            "possible at tables of two players",
+            "endgame_deals=40 of round 1 take a table of two players; tables has none",
         ),
         (
             {
@@ -443,7 +443,7 @@ def test_no_two_rounds_tables_or_seeds_share_a_deal():
                 "tables": [{}, {"preset": "scopa"}],
                 "rounds": [{"deals": 40, "teacher": "search", "endgame_deals": 10}],
             },
-            "endgame_deals=10 of round 1 are fewer than a shard of shard_deals=10 for each table",
+            "endgame_deals=10 of round 1 are fewer .* of 2 tables .* allowed: 0, or more than 10",
         ),
         (
             {
@@ -456,7 +456,7 @@ def test_no_two_rounds_tables_or_seeds_share_a_deal():
                     }
                 ]
             },
-            "other than 'teacher'",
+            "endgame_deals=40 of round 1 take an endgame_behaviour other than 'teacher'",
         ),
         ({"surprise": 1}, "unknown key 'surprise'"),
     ],

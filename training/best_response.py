@@ -42,6 +42,9 @@ RESULT = "best_response.json"
 EVALUATION_SEED = 2_000_003
 """Seed of the deals that the gain is measured on, apart from those that are learned from."""
 
+EVERY = 125_000
+"""Decisions after which the opponent is compared with the best that it has been."""
+
 SEARCH = "search:worlds=64,belief=true,prior=0,deals=0"
 """The opponent that takes no training; in matches it plays to win them."""
 SEARCH_DEALS = 2000
@@ -86,7 +89,7 @@ def best_response(
         policy: Name, file or folder of the policy.
         folder: Run folder of the opponent; the result is written there as ``best_response.json``.
         rules: The table; default: the one that the policy was trained for, or two-player classic.
-        decisions: Decisions that the opponent learns from; as many as before with ``resume``.
+        decisions: Decisions that the opponent learns from; with ``resume`` as many or more.
         seed: Seed of its training.
         deals: Duplicate deals that its gain is measured on.
         fresh: Begin from new weights, also where the policy has weights to begin from.
@@ -248,7 +251,8 @@ def response_config(
             "clip": 0.1,
             "epochs": 2,
             "evaluation": {
-                "every": max(1, decisions // 8),
+                # The same for any number of decisions, so that a run can go on to more.
+                "every": EVERY,
                 "deals": 2000,
                 "against": [policy],
                 "keep_best": True,

@@ -183,15 +183,18 @@ class DistilConfig(Settings):
         for number, settings in enumerate(self.rounds, 1):
             named = settings.teacher + settings.behaviour + settings.endgame_behaviour
             pairs = len(_of_two(self.all_rules()))
-            if settings.endgame_deals and (settings.endgame_behaviour == TEACHER or not pairs):
+            asked = f"endgame_deals={settings.endgame_deals} of round {number}"
+            if settings.endgame_deals and settings.endgame_behaviour == TEACHER:
                 raise ValueError(
-                    f"endgame_deals of round {number} are possible at tables of two players and "
-                    f"with an endgame_behaviour other than {TEACHER!r} alone"
+                    f"{asked} take an endgame_behaviour other than {TEACHER!r}, such as 'counting'"
                 )
+            if settings.endgame_deals and not pairs:
+                raise ValueError(f"{asked} take a table of two players; tables has none")
             if 0 < -(-settings.endgame_deals // self.shard_deals) < pairs:
                 raise ValueError(
-                    f"endgame_deals={settings.endgame_deals} of round {number} are fewer than a "
-                    f"shard of shard_deals={self.shard_deals} for each table of two players"
+                    f"{asked} are fewer than a shard of shard_deals={self.shard_deals} for each of "
+                    f"{pairs} tables of two players; allowed: 0, or more than "
+                    f"{(pairs - 1) * self.shard_deals}"
                 )
             if settings.scores and self.reward != "win":
                 raise ValueError(f"scores={settings.scores} of round {number} take reward: win")

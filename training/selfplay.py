@@ -272,8 +272,11 @@ def _best_of(checkpoint: Path, against: str, reward: str) -> float:
     try:
         strength = LearnedPolicy.load(checkpoint).card.strength
         return _worth(strength[against], reward)
-    except (CheckpointError, LookupError, TypeError, ValueError) as error:
-        raise ConfigError(f"{checkpoint} cannot be gone on with: {error!r}") from None
+    except (CheckpointError, LookupError, TypeError, ValueError, ArithmeticError) as error:
+        raise ConfigError(
+            f"{checkpoint} cannot be gone on with, its card is damaged or of another version "
+            f"({error!r}): train again, in another folder"
+        ) from None
 
 
 def _passed(every: int, before: int, now: int) -> bool:
