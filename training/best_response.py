@@ -1,4 +1,4 @@
-"""Trains a fresh opponent against a frozen policy, and says what it gains.
+"""Trains an opponent against a frozen policy alone, and says what it and a search gain.
 
     python -m training.best_response classic-2p
     python -m training.best_response runs/one/checkpoint --decisions 5000000 --seed 2
@@ -276,7 +276,7 @@ def main(
         Path | None, typer.Option(help="Checkpoint folder whose card gets the result.")
     ] = None,
 ) -> None:
-    """Trains a fresh opponent against a frozen policy and says what it gains."""
+    """Trains an opponent against a frozen policy alone and says what it and a search gain."""
     folder = run or Path("runs") / f"best-response-{Path(policy.partition(':')[0]).name}-{seed}"
     try:
         if card:
