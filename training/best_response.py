@@ -33,9 +33,10 @@ from escoba_env.policies import load_policy
 from escoba_env.policies.checkpoint import CheckpointError
 from escoba_env.policies.learned import LearnedPolicy
 from escoba_env.rules import make_rules
-from training.config import Config, ConfigError, make_config
-from training.run_folder import RunFolder
-from training.selfplay import games_of, train
+
+from .config import Config, ConfigError, make_config
+from .run_folder import RunFolder
+from .selfplay import games_of, train
 
 RESULT = "best_response.json"
 """In the run folder: what the opponents gain."""

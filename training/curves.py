@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from escoba_env.evaluation.plots import check_plot, save_plot
-from training.distil import CURVE
+
+from .distil import CURVE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

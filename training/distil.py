@@ -44,8 +44,9 @@ from escoba_env.policies.learned import LearnedPolicy
 from escoba_env.policies.match_odds import mean_point, points_of
 from escoba_env.policies.network import ILLEGAL_LOGIT, Choices, PolicyNetwork, choices_of
 from escoba_env.rules import Rules, make_rules
-from training.config import ConfigError, NetworkSettings, Settings, load_settings
-from training.labels import (
+
+from .config import ConfigError, NetworkSettings, Settings, load_settings
+from .labels import (
     TEACHER,
     LabelError,
     LabelUnit,
@@ -56,8 +57,8 @@ from training.labels import (
     label_at,
     load_shard,
 )
-from training.ppo import take_weights, uses_bfloat16
-from training.progress import bar_of
+from .ppo import take_weights, uses_bfloat16
+from .progress import bar_of
 
 app = typer.Typer(add_completion=False)
 

@@ -24,9 +24,10 @@ from escoba_env.policies.checkpoint import Card, NetworkCard
 from escoba_env.policies.learned import LearnedPolicy
 from escoba_env.policies.network import Choices, PolicyNetwork
 from escoba_env.rules import Rules
-from training.config import Config, ConfigError
-from training.critic import Critic
-from training.rollout import SeatRolloutBuffer, SelfPlay
+
+from .config import Config, ConfigError
+from .critic import Critic
+from .rollout import SeatRolloutBuffer, SelfPlay
 
 
 class SharedHeadPolicy(MaskableActorCriticPolicy):

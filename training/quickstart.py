@@ -24,8 +24,9 @@ from rich.table import Table
 import escoba_env
 from escoba_env.envs.single import EscobaEnv
 from escoba_env.evaluation import evaluate, mean_interval
-from training.config import ConfigError, load_config
-from training.selfplay import run_path, train
+
+from .config import ConfigError, load_config
+from .selfplay import run_path, train
 
 ROOT = Path(__file__).resolve().parents[1]
 app = typer.Typer(add_completion=False)

@@ -55,9 +55,10 @@ from escoba_env.evaluation.pool import cores
 from escoba_env.policies import load_policy
 from escoba_env.policies.checkpoint import Card
 from escoba_env.policies.learned import LearnedPolicy
-from training.config import Config, ConfigError, load_config
-from training.progress import bar_of
-from training.stopping import interrupts
+
+from .config import Config, ConfigError, load_config
+from .progress import bar_of
+from .stopping import interrupts
 
 app = typer.Typer(add_completion=False)
 

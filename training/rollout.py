@@ -23,8 +23,9 @@ from escoba_env.cards import NUM_ACTIONS
 from escoba_env.engine.outlook import NUM_FACTS
 from escoba_env.policies.base import Policy
 from escoba_env.policies.network import Choices, choices_of
-from training.critic import hidden_places
-from training.league import League
+
+from .critic import hidden_places
+from .league import League
 
 Floats = NDArray[np.float32]
 Act = Callable[[Choices], tuple[NDArray[np.int64], Floats, Floats]]

@@ -17,10 +17,11 @@ import yaml
 from escoba_env.batch import Batch
 from escoba_env.engine.record import STATE
 from escoba_env.policies.learned import LearnedPolicy
-from training.config import Config, ConfigError, load_config
-from training.league import League
-from training.ppo import SelfPlayPPO
-from training.rollout import SelfPlay
+
+from .config import Config, ConfigError, load_config
+from .league import League
+from .ppo import SelfPlayPPO
+from .rollout import SelfPlay
 
 _DAMAGE = (RuntimeError, LookupError, ValueError, EOFError, OSError, TypeError, AttributeError)
 """What reading a damaged resume point can end in."""

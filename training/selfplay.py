@@ -25,13 +25,14 @@ from escoba_env.evaluation import Evaluation, evaluate
 from escoba_env.policies import Policy, load_policy
 from escoba_env.policies.checkpoint import CheckpointError
 from escoba_env.policies.learned import LearnedPolicy
-from training.config import Config, ConfigError, load_config
-from training.league import League
-from training.ppo import SelfPlayPPO, frozen_policy, network_card, take_weights
-from training.progress import bar_of
-from training.rollout import SelfPlay
-from training.run_folder import RunFolder, batch_of
-from training.stopping import interrupts
+
+from .config import Config, ConfigError, load_config
+from .league import League
+from .ppo import SelfPlayPPO, frozen_policy, network_card, take_weights
+from .progress import bar_of
+from .rollout import SelfPlay
+from .run_folder import RunFolder, batch_of
+from .stopping import interrupts
 
 app = typer.Typer(add_completion=False)
 

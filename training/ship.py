@@ -33,10 +33,11 @@ from escoba_env.evaluation.plots import check_plot
 from escoba_env.policies.checkpoint import CheckpointError, tables_of
 from escoba_env.policies.learned import LearnedPolicy
 from escoba_env.rules import Rules, make_rules
-from training.best_response import RESULT, best_response, for_card
-from training.curves import draw
-from training.labels import about_shard
-from training.selfplay import games_of
+
+from .best_response import RESULT, best_response, for_card
+from .curves import draw
+from .labels import about_shard
+from .selfplay import games_of
 
 SEED = 3_000_017
 """Seed of the deals that shipped policies are measured on, apart from all that are learned from."""
