@@ -534,6 +534,14 @@ class Batch:
         other.states = copy_records(self.states)
         return other
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        from escoba_env.records import check_records
+
+        # A pickle that was changed, or is of another version, must not reach the kernels.
+        check_records(state["rules"], state["states"], views=False)
+        self.__dict__.update(state)
+        self.spec = lower(self.rules, self.episode)
+
     def _slots(self, games: ArrayLike) -> NDArray[np.int64]:
         mask = isinstance(games, np.ndarray) and games.dtype == np.bool_
         if mask and np.shape(games) == self._all.shape:

@@ -49,6 +49,7 @@ from escoba_env.position import (
     set_piles,
     table_piles,
 )
+from escoba_env.records import check_records
 from escoba_env.report import RoundReport, round_report
 from escoba_env.rules import Rules, make_rules
 
@@ -491,6 +492,12 @@ class Game:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Game:
         return self.clone()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # A pickle that was changed, or is of another version, must not reach the kernels.
+        check_records(state["rules"], state["_state"], views=False)
+        self.__dict__.update(state)
+        self.spec = lower(self.rules, self.episode)
 
     def get_state(self) -> bytes:
         """Returns the game record as bytes, for :meth:`set_state`."""

@@ -20,6 +20,7 @@ from escoba_env.engine.play import (
     hide,
     is_forced,
     is_last_turn,
+    known_legal,
     legal_picks,
     new_game,
     next_round,
@@ -190,10 +191,7 @@ def apply_pick(spec, states, action):
 def set_legal(spec, states):
     """Fills in the legal actions of a single game from everything else in its record."""
     s = states[0]
-    if s["phase"] == PLAYING and (s["viewer"] == NOBODY or s["viewer"] == s["turn"]):
-        s["legal"] = legal_picks(spec[0], s)
-    else:
-        s["legal"] = 0
+    s["legal"] = known_legal(spec[0], s)
 
 
 @entry

@@ -247,6 +247,14 @@ def legal_picks(spec, s):
     return picks
 
 
+@kernel
+def known_legal(spec, s):
+    """``legal_picks`` of a game in play for the seat to move, or whoever sees all; else none."""
+    if s["phase"] == PLAYING and (s["viewer"] == NOBODY or s["viewer"] == s["turn"]):
+        return legal_picks(spec, s)
+    return 0
+
+
 # -- deals ----------------------------------------------------------------------------------
 
 
