@@ -41,7 +41,7 @@ def settings(**changes: Any) -> Config:
 
 def learner_of(config: Config) -> tuple[SelfPlayPPO, SelfPlay]:
     batch = batch_of(config)
-    return SelfPlayPPO(config, batch, None), SelfPlay(
+    return SelfPlayPPO(config, batch), SelfPlay(
         batch, [], config.reward_scale, config.seed, all_seeing=True
     )
 

@@ -93,7 +93,7 @@ def learner() -> Callable[..., tuple[SelfPlayPPO, SelfPlay]]:
     def make(config: Config, opponents: Any = ()) -> tuple[SelfPlayPPO, SelfPlay]:
         torch.set_num_threads(1)
         batch = batch_of(config)
-        model = SelfPlayPPO(config, batch, None)
+        model = SelfPlayPPO(config, batch)
         return model, SelfPlay(batch, list(opponents), config.reward_scale, config.seed)
 
     return make
@@ -311,7 +311,7 @@ def test_a_run_learns_saves_and_its_policy_plays(tmp_path: Path, table: str) -> 
     config = tiny(2, **TABLES[table])
     folder = RunFolder(tmp_path / "run")
     policy = selfplay.train(config, folder)
-    untrained = SelfPlayPPO(config, batch_of(config), None)
+    untrained = SelfPlayPPO(config, batch_of(config))
     before, after = untrained.network.state_dict(), policy.network.state_dict()
     for key, value in after.items():
         assert torch.isfinite(value).all()
@@ -388,7 +388,7 @@ def test_past_is_the_learner_at_the_last_refresh(
     if stop:
         assert len(learned) == stop
         selfplay.train(config, RunFolder(tmp_path / "run"), resume=True)
-    first = weights(SelfPlayPPO(config, batch_of(config), None).network)
+    first = weights(SelfPlayPPO(config, batch_of(config)).network)
     # During updates 1 to 3 it is the first learner, then the one after update 3, then after 6.
     assert len(set(learned)) == 8
     assert past == [first] * 3 + [learned[2]] * 3 + [learned[5]] * 2

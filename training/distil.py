@@ -17,24 +17,23 @@ import io
 import json
 import math
 import pickle
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
-import typer
 import yaml
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 from rich.console import Console
 from torch import Tensor
 
-from escoba_env.batch import Batch
+from escoba_env.batch import MAX_SEED, Batch
 from escoba_env.encoding import VERSIONS, Encoding
 from escoba_env.evaluation import cores, evaluate
+from escoba_env.evaluation.duplicate import MAX_DEALS
 from escoba_env.evaluation.pool import run_units
 from escoba_env.evaluation.units import identify
 from escoba_env.files import write_whole
@@ -45,10 +44,18 @@ from escoba_env.policies.match_odds import mean_point, points_of
 from escoba_env.policies.network import ILLEGAL_LOGIT, Choices, PolicyNetwork, choices_of
 from escoba_env.rules import Rules, make_rules
 
-from .config import ConfigError, NetworkSettings, Settings, load_settings
+from . import commands
+from .commands import app_of
+from .config import (
+    MAX_THREADS,
+    ConfigError,
+    NetworkSettings,
+    Settings,
+    Weight,
+    load_settings,
+)
 from .labels import (
     TEACHER,
-    LabelError,
     LabelUnit,
     Shard,
     about_shard,
@@ -60,7 +67,7 @@ from .labels import (
 from .ppo import take_weights, uses_bfloat16
 from .progress import bar_of
 
-app = typer.Typer(add_completion=False)
+app = app_of(commands.distil)
 
 POLICY = "{policy}"
 """In the name of a teacher or a behaviour: the policy of the round before."""
@@ -75,7 +82,7 @@ VALIDATION_SHARDS = 1
 class RoundSettings(Settings):
     """One round of expert iteration."""
 
-    deals: int = Field(ge=2)
+    deals: int = Field(ge=2, le=MAX_DEALS)
     """Deals to label, of all tables together; whole matches for ``reward: win``."""
     teacher: str
     """The search that labels, such as ``search:worlds=64`` or ``search:rollout={policy}``."""
@@ -86,7 +93,7 @@ class RoundSettings(Settings):
     scores: int = Field(0, ge=0, le=100)
     """Matches: further scores, drawn as matches come by them, at which each decision is labelled
     from the same play-outs; not those of ``endgame_deals``."""
-    endgame_deals: int = Field(0, ge=0)
+    endgame_deals: int = Field(0, ge=0, le=MAX_DEALS)
     """Further deals, of all tables of two players together, of which only the last decisions are
     labelled, exactly."""
     endgame_behaviour: str = "counting"
@@ -96,20 +103,20 @@ class RoundSettings(Settings):
 class MeasureSettings(Settings):
     """What is measured after each round."""
 
-    deals: int = Field(4000, ge=2)
+    deals: int = Field(4000, ge=2, le=MAX_DEALS)
     """Duplicate deals of an evaluation."""
     against: tuple[str, ...] = ("greedy", "counting")
     """Policies to measure against."""
-    seed: int = Field(1_000_003, ge=0)
+    seed: int = Field(1_000_003, ge=0, le=MAX_SEED)
     """Seed of these deals, apart from those that are learned from."""
 
 
 class DistilConfig(Settings):
     """One experiment of expert iteration."""
 
-    name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$")
+    name: str = Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")
     """Name of the experiment, its run folder and its policy."""
-    tables: tuple[dict[str, Any], ...] = Field(({},), min_length=1)
+    tables: tuple[dict[str, Any], ...] = Field(({},), min_length=1, max_length=100)
     """Tables to play at, each as fields of ``Rules`` and optionally ``preset``; deals are shared
     equally among them."""
     encoding: Literal["tactical", "universal_tactical"] = "tactical"
@@ -120,9 +127,9 @@ class DistilConfig(Settings):
     """Seed of deals, exploration, initial weights and the order of learning."""
     start: str | None = None
     """A checkpoint whose weights are learned on from; default: new ones."""
-    rounds: tuple[RoundSettings, ...] = Field(min_length=1)
+    rounds: tuple[RoundSettings, ...] = Field(min_length=1, max_length=100)
     """The rounds."""
-    shard_deals: int = Field(1000, ge=1)
+    shard_deals: int = Field(1000, ge=1, le=10**6)
     """Deals of one file of labels, the unit of work."""
     network: NetworkSettings = NetworkSettings(hidden=(256, 256, 256))
     """Shape of the network."""
@@ -131,84 +138,94 @@ class DistilConfig(Settings):
     Robust fine-tuning of zero-shot models, 2022), after the last epoch."""
     afresh: bool = True
     """Whether each round learns from new weights, or from those of the round before."""
-    epochs: int = Field(2, ge=1)
+    epochs: int = Field(2, ge=1, le=1000)
     """Passes over all labels in each round."""
     endgame_once: bool = False
     """Whether each of the labels of ``endgame_deals`` is learned from in one of the epochs alone,
     and not in all of them: they are cheap, and many need not be in memory together."""
-    minibatch: int = Field(2048, ge=2)
+    minibatch: int = Field(2048, ge=2, le=10**6)
     """Decisions of one gradient step."""
-    learning_rate: float = Field(1e-3, gt=0)
+    learning_rate: float = Field(1e-3, gt=0, le=1)
     """Learning rate of Adam at the start; it falls to zero as half a cosine."""
-    weight_decay: float = Field(1e-4, ge=0)
+    weight_decay: float = Field(1e-4, ge=0, le=1)
     """Weight decay (AdamW; Loshchilov and Hutter, 2019)."""
-    temperature: float = Field(0.2, gt=0)
+    temperature: float = Field(0.2, ge=1e-6, le=1000)
     """Points of margin that are one unit of a logit: how sure the policy is when it is sampled."""
-    value_weight: float = Field(0.25, ge=0)
+    value_weight: Weight = 0.25
     """Weight of the value loss."""
     reward: Literal["margin", "win"] = "margin"
     """What values are of: the margin of a round, or, in matches, what margins are worth at the
     score, which takes teachers with ``utility=win``."""
-    reward_scale: float = Field(0.5, gt=0)
+    reward_scale: float = Field(0.5, gt=0, le=1000)
     """Factor of values inside the network."""
-    max_gradient: float = Field(1.0, gt=0)
+    max_gradient: float = Field(1.0, gt=0, le=1e6)
     """Largest gradient norm."""
     measure: MeasureSettings = MeasureSettings()
     """What is measured after each round."""
     precision: Literal["float32", "bfloat16", "auto"] = "auto"
     """What the layers of the network are computed in, as for self-play."""
-    threads: int = Field(1, ge=1)
+    threads: int = Field(1, ge=1, le=MAX_THREADS)
     """Threads of the learner."""
 
     @field_validator("tables")
     @classmethod
     def _possible(cls, tables: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
-        for table in tables:
-            make_rules(table)
+        faults = []
+        for number, table in enumerate(tables, 1):
+            try:
+                make_rules(table)
+            except ValueError as error:
+                faults.append(f"table {number}: {error}")
+        if faults:
+            raise ValueError("; ".join(faults))
         return tables
 
     @model_validator(mode="after")
     def _consistent(self) -> DistilConfig:
+        faults = [*self._faults()]
+        for number, settings in enumerate(self.rounds, 1):
+            faults += self._faults_of_round(number, settings)
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+    def _faults(self) -> Iterator[str]:
         columns = {tuple((s.name, s.shape) for s in e.sections) for e in self.encodings()}
         if len(columns) > 1:
-            raise ValueError(
+            yield (
                 f"observations of the tables have different layouts in encoding "
                 f"{self.encoding!r}; allowed: encoding 'universal_tactical', or tables of one kind"
             )
         if self.average < 1 and (self.start is None or len(self.rounds) > 1):
-            raise ValueError(
-                f"average={self.average} takes a start to average with, and one round alone"
-            )
+            yield f"average={self.average} takes a start to average with, and one round alone"
         if self.reward == "win" and any(rules.num_sides != 2 for rules in self.all_rules()):
-            raise ValueError("reward: win is possible at tables of two sides alone")
-        for number, settings in enumerate(self.rounds, 1):
-            named = settings.teacher + settings.behaviour + settings.endgame_behaviour
-            pairs = len(_of_two(self.all_rules()))
-            asked = f"endgame_deals={settings.endgame_deals} of round {number}"
-            if settings.endgame_deals and settings.endgame_behaviour == TEACHER:
-                raise ValueError(
-                    f"{asked} take an endgame_behaviour other than {TEACHER!r}, such as 'counting'"
-                )
-            if settings.endgame_deals and not pairs:
-                raise ValueError(f"{asked} take a table of two players; tables has none")
-            if 0 < -(-settings.endgame_deals // self.shard_deals) < pairs:
-                raise ValueError(
-                    f"{asked} are fewer than a shard of shard_deals={self.shard_deals} for each of "
-                    f"{pairs} tables of two players; allowed: 0, or more than "
-                    f"{(pairs - 1) * self.shard_deals}"
-                )
-            if settings.scores and self.reward != "win":
-                raise ValueError(f"scores={settings.scores} of round {number} take reward: win")
-            if number == 1 and self.start is None and POLICY in named:
-                raise ValueError(f"round 1 asks for {POLICY}, and there is none before it")
-            shards = -(-settings.deals // self.shard_deals) // len(self.all_rules())
-            if shards <= VALIDATION_SHARDS:
-                raise ValueError(
-                    f"deals={settings.deals} of round {number} are fewer than "
-                    f"{VALIDATION_SHARDS + 1} shards of shard_deals={self.shard_deals} for each "
-                    f"table, of which the last is for validation"
-                )
-        return self
+            yield "reward: win is possible at tables of two sides alone"
+
+    def _faults_of_round(self, number: int, settings: RoundSettings) -> Iterator[str]:
+        named = settings.teacher + settings.behaviour + settings.endgame_behaviour
+        pairs = len(_of_two(self.all_rules()))
+        asked = f"endgame_deals={settings.endgame_deals} of round {number}"
+        if settings.endgame_deals and settings.endgame_behaviour == TEACHER:
+            yield f"{asked} take an endgame_behaviour other than {TEACHER!r}, such as 'counting'"
+        if settings.endgame_deals and not pairs:
+            yield f"{asked} take a table of two players; tables has none"
+        if 0 < -(-settings.endgame_deals // self.shard_deals) < pairs:
+            yield (
+                f"{asked} are fewer than a shard of shard_deals={self.shard_deals} for each of "
+                f"{pairs} tables of two players; allowed: 0, or more than "
+                f"{(pairs - 1) * self.shard_deals}"
+            )
+        if settings.scores and self.reward != "win":
+            yield f"scores={settings.scores} of round {number} take reward: win"
+        if number == 1 and self.start is None and POLICY in named:
+            yield f"round 1 asks for {POLICY}, and there is none before it"
+        shards = -(-settings.deals // self.shard_deals) // len(self.all_rules())
+        if shards <= VALIDATION_SHARDS:
+            yield (
+                f"deals={settings.deals} of round {number} are fewer than "
+                f"{VALIDATION_SHARDS + 1} shards of shard_deals={self.shard_deals} for each "
+                f"table, of which the last is for validation"
+            )
 
     def all_rules(self) -> list[Rules]:
         """Returns the rules of each table."""
@@ -746,30 +763,6 @@ class Learner:
         best = targets.nan_to_num(-torch.inf).amax(1)
         weight = torch.from_numpy(np.concatenate(weights).astype(np.float32))
         return choices, targets, best, weight
-
-
-@app.command()
-def main(
-    config: Annotated[Path, typer.Argument(help="A YAML file of settings.")],
-    resume: Annotated[bool, typer.Option(help="Go on with the run that is there.")] = False,
-    seed: Annotated[int | None, typer.Option(help="Seed in place of the config's.")] = None,
-    run: Annotated[Path | None, typer.Option(help="Run folder.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes that label; default: one a core.")
-    ] = None,
-) -> None:
-    """Trains a policy on the labels of a search."""
-    try:
-        settings = load_settings(DistilConfig, config, **({} if seed is None else {"seed": seed}))
-        folder = run or Path("runs") / f"{settings.name}-{settings.seed}"
-        distil(settings, folder, resume=resume, workers=workers)
-    except (ConfigError, LabelError) as error:
-        print(error, file=sys.stderr)
-        raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        print("stopped; what is finished is kept: go on with --resume", file=sys.stderr)
-        raise typer.Exit(130) from None
-    print(f"policy: {folder / 'checkpoint'}")
 
 
 if __name__ == "__main__":

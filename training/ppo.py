@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,20 +12,21 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
-from stable_baselines3.common.logger import Logger, configure
+from stable_baselines3.common.logger import Logger
 from torch import Tensor
 
 from escoba_env.batch import Batch
 from escoba_env.cards import NUM_ACTIONS
 from escoba_env.encoding import Encoding
 from escoba_env.policies import load_policy
-from escoba_env.policies.checkpoint import Card, NetworkCard
+from escoba_env.policies.checkpoint import MAX_BYTES, WEIGHTS, Card, NetworkCard
 from escoba_env.policies.learned import LearnedPolicy
 from escoba_env.policies.network import Choices, PolicyNetwork
 from escoba_env.rules import Rules
 
 from .config import Config, ConfigError
 from .critic import Critic
+from .log import DECISIONS
 from .rollout import SeatRolloutBuffer, SelfPlay
 
 
@@ -107,10 +107,9 @@ class SelfPlayPPO(MaskablePPO):
     Args:
         config: Settings of the run.
         batch: Games that will be played; gives the spaces.
-        log: Folder of the TensorBoard and CSV logs; none: no logs.
     """
 
-    def __init__(self, config: Config, batch: Batch, log: Path | None) -> None:
+    def __init__(self, config: Config, batch: Batch) -> None:
         start = config.learning_rate
         end = config.final_learning_rate
 
@@ -149,11 +148,8 @@ class SelfPlayPPO(MaskablePPO):
         self.action_space = spaces.Discrete(NUM_ACTIONS)
         self.n_envs = len(batch)
         self._setup_model()
-        if log and (log / "progress.csv").exists():
-            # An earlier sitting's: the CSV writer begins its file anew.
-            number = len(list(log.glob("*.csv")))
-            (log / "progress.csv").rename(log / f"progress-{number}.csv")
-        self.set_logger(configure(str(log), ["tensorboard", "csv"]) if log else Logger(None, []))
+        # Nothing is written before the run has its folder; see ``log.open_log``.
+        self.set_logger(Logger(None, []))
 
     @property
     def network(self) -> PolicyNetwork:
@@ -179,6 +175,7 @@ class SelfPlayPPO(MaskablePPO):
         self.train()
         seconds = time.perf_counter() - start
         self.seconds += seconds
+        self.logger.record(DECISIONS, self.num_timesteps)
         self.logger.record("time/decisions_per_second", decisions / seconds)
         self.logger.record("time/seconds", self.seconds)
 
@@ -211,14 +208,31 @@ def network_card(config: Config, batch: Batch) -> NetworkCard:
 def take_weights(
     network: PolicyNetwork, shape: NetworkCard, encoding: Encoding, start: str, name: str
 ) -> None:
-    """Gives a network the weights of a checkpoint.
+    """Gives a network the weights of a checkpoint; see :func:`starting_weights`.
+
+    Args:
+        network: The network, of that shape.
+        shape: Its shape.
+        encoding: What it reads.
+        start: Name or folder of the checkpoint.
+        name: What the config is called, for messages.
+
+    Raises:
+        ConfigError: If there is no such checkpoint, or it is of another network.
+    """
+    network.load_state_dict(starting_weights(shape, encoding, start, name))
+
+
+def starting_weights(
+    shape: NetworkCard, encoding: Encoding, start: str, name: str
+) -> dict[str, Tensor]:
+    """Returns the weights of a checkpoint as a network takes them that may see more.
 
     Sections of the encoding that the checkpoint does not see, such as the scores of a match for a
     policy of rounds, get weights of 0: the network begins as that policy and can learn to use them.
 
     Args:
-        network: The network.
-        shape: Its shape.
+        shape: Shape of the network.
         encoding: What it reads.
         start: Name or folder of the checkpoint.
         name: What the config is called, for messages.
@@ -240,13 +254,26 @@ def take_weights(
             f"config {name}: start={start!r} is of another network; allowed: a checkpoint of "
             f"{shape!r}, or one that sees less of the state"
         )
-    given = policy.network.state_dict()
+    given: dict[str, Tensor] = policy.network.state_dict()
     for key in ("trunk.0.weight", "state_to_head.weight"):
         if key in given:
             wider = given[key].new_zeros(len(given[key]), shape.state_size)
             wider[:, columns] = given[key]
             given[key] = wider
-    network.load_state_dict(given)
+    return given
+
+
+def check_size(shape: NetworkCard) -> None:
+    """Checks that a checkpoint can hold a network, before it is made.
+
+    Raises:
+        ValueError: If it is too large.
+    """
+    with torch.device("meta"):
+        numbers = sum(weight.numel() for weight in PolicyNetwork.of(shape).parameters())
+    most = MAX_BYTES[WEIGHTS] // 4 - 2**16
+    if numbers > most:
+        raise ValueError(f"network of {numbers:,} weights; allowed: up to {most:,}")
 
 
 def _columns_in(encoding: Encoding, other: Encoding) -> list[int] | None:

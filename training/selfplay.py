@@ -11,13 +11,10 @@ is under way and saves; a killed run goes on from its last save.
 
 from __future__ import annotations
 
-import math
-import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-import typer
 from rich.console import Console
 
 from escoba_env.batch import Batch
@@ -26,53 +23,81 @@ from escoba_env.policies import Policy, load_policy
 from escoba_env.policies.checkpoint import CheckpointError
 from escoba_env.policies.learned import LearnedPolicy
 
-from .config import Config, ConfigError, load_config
+from . import commands
+from .commands import app_of
+from .config import Config, ConfigError
 from .league import League
-from .ppo import SelfPlayPPO, frozen_policy, network_card, take_weights
+from .log import open_log
+from .ppo import (
+    SelfPlayPPO,
+    check_size,
+    frozen_policy,
+    network_card,
+    starting_weights,
+    take_weights,
+)
 from .progress import bar_of
 from .rollout import SelfPlay
 from .run_folder import RunFolder, batch_of
 from .stopping import interrupts
 
-app = typer.Typer(add_completion=False)
+app = app_of(commands.train)
 
 
 def train(config: Config, folder: RunFolder, *, resume: bool = False) -> LearnedPolicy:
     """Runs one experiment to its end, or until it is interrupted.
 
+    Everything is checked, loaded and made before the folder is touched.
+
     Args:
         config: Its settings.
-        folder: Its run folder.
+        folder: Its run folder; ``folder.stopped`` says afterwards whether it was interrupted.
         resume: Go on with the run that is there.
 
     Returns:
         The policy, as it has been saved.
 
     Raises:
-        ConfigError: If the folder does not fit.
+        ConfigError: If something the config names is not possible, the folder does not fit or
+            another process has it.
+        ValueError: If a file cannot be written, such as on a full disk.
+        OSError: Likewise, or if the folder cannot be made.
     """
-    if resume:
-        folder.reopen(config)
-    batch = _checked_batch(config)
-    if not resume:
-        folder.start(config)
+    _check_folder(config, folder, resume)
+    # A run that was killed before its first save begins as its config says.
+    start = None if resume and folder.resume.exists() else config.start
+    batch = _checked_batch(config, start)
     torch.set_num_threads(config.threads)
-    model = SelfPlayPPO(config, batch, folder.log)
-    try:
-        return _trained(config, folder, batch, model, resume)
-    finally:
-        model.logger.close()
-
-
-def _trained(
-    config: Config, folder: RunFolder, batch: Batch, model: SelfPlayPPO, resume: bool
-) -> LearnedPolicy:
-    # Nor has a run that was killed before its first save.
-    if config.start is not None and not folder.resume.is_file():
+    model = SelfPlayPPO(config, batch)
+    if start is not None:
         shape = network_card(config, batch)
-        take_weights(model.network, shape, batch.encoding, config.start, config.name)
+        take_weights(model.network, shape, batch.encoding, start, config.name)
     asks_for_past = "past" in {*config.opponents, *config.teammates}
     past = frozen_policy(config, batch, model) if asks_for_past else None
+    run = _Run(config, folder, model, _games_of(config, batch, past), past)
+    with folder.owned():
+        # Another process may have been here since.
+        _check_folder(config, folder, resume)
+        if resume:
+            run.restore()
+        else:
+            folder.start(config)
+        model.set_logger(open_log(folder.log, model.num_timesteps))
+        try:
+            return run.go()
+        finally:
+            model.logger.close()
+
+
+def _check_folder(config: Config, folder: RunFolder, resume: bool) -> None:
+    if resume:
+        folder.reopen(config)
+    else:
+        folder.check_new()
+
+
+def _games_of(config: Config, batch: Batch, past: LearnedPolicy | None) -> SelfPlay:
+    """Seats the opponents and teammates of a run."""
 
     def loaded(shares: dict[str, float]) -> list[tuple[Policy, float]]:
         return [
@@ -85,7 +110,7 @@ def _trained(
         settings = config.league
         members = [load_policy(name) for name in settings.members]
         league = League(members, settings.size, settings.power)
-    play = SelfPlay(
+    return SelfPlay(
         batch,
         loaded(config.opponents),
         config.reward_scale,
@@ -95,27 +120,35 @@ def _trained(
         loaded(config.teammates),
         all_seeing=config.critic == "all_seeing",
     )
-    run = _Run(config, folder, model, play, past)
-    if resume:
-        run.strength = folder.restore(
-            model, play, past, lambda: frozen_policy(config, batch, model)
-        )
-    return run.go()
 
 
-def _checked_batch(config: Config) -> Batch:
-    """Makes the games of a run, and sees that every policy it names can play them."""
+def _checked_batch(config: Config, start: str | None) -> Batch:
+    """Makes the games of a run, and sees that every policy it names can play them.
+
+    Raises:
+        ConfigError: If not; it names every one that cannot.
+    """
     try:
         batch = batch_of(config)
     except ValueError as error:
         raise ConfigError(f"config {config.name}: {error}") from None
+    faults = []
+    shape = network_card(config, batch)
+    try:
+        check_size(shape)
+        if start is not None:
+            starting_weights(shape, batch.encoding, start, config.name)
+    except ValueError as error:
+        faults.append(str(error).removeprefix(f"config {config.name}: "))
     asked = {*config.opponents, *config.teammates} - {"past"}
     members = config.league.members if config.league else ()
     for name in sorted({*asked, *members, *config.evaluation.against}):
         try:
             load_policy(name).act(batch.views())
         except ValueError as error:
-            raise ConfigError(f"config {config.name}: policy {name}: {error}") from None
+            faults.append(f"policy {name}: {error}")
+    if faults:
+        raise ConfigError(f"config {config.name}: {'; '.join(faults)}")
     return batch
 
 
@@ -137,10 +170,44 @@ class _Run:
         self.past = past
         self.strength: dict[str, Any] = {}
         self.latest = "-"
-        self.best = -math.inf
-        if folder.best.is_dir():
-            self.best = _best_of(folder.best, config.evaluation.against[0], config.reward)
+        self.best: dict[str, Any] | None = None
         self.console = Console(stderr=True)
+
+    def restore(self) -> None:
+        """Goes on where the last save was, and brings the folder in line with it.
+
+        Raises:
+            ConfigError: If the resume point or the best policy is damaged or gone.
+        """
+        folder, model = self.folder, self.model
+        saved = folder.resume.exists()
+        self.strength, self.best = folder.restore(model, self.play, self.past, self._frozen)
+        if not saved:
+            self.console.print("the run was stopped before its first save: it begins again")
+        folder.forget_evaluations_after(model.num_timesteps if saved else -1)
+        if saved and folder.saved_at(folder.checkpoint) != model.num_timesteps:
+            self._policy().save(folder.checkpoint)
+        if self.config.evaluation.keep_best:
+            self._restore_best()
+
+    def _restore_best(self) -> None:
+        folder = self.folder
+        kept = folder.saved_at(folder.best)
+        if self.best is None:
+            # Nothing was evaluated yet, or a resume point of an earlier version does not say.
+            if kept is not None:
+                against = self.config.evaluation.against[0]
+                worth = _best_of(folder.best, against, self.config.reward)
+                self.best = {"decisions": kept, "worth": worth}
+        elif kept != self.best["decisions"]:
+            if self.best["decisions"] != self.model.num_timesteps:
+                raise ConfigError(
+                    f"{folder.best} cannot be gone on with, the run's best is that of "
+                    f"{self.best['decisions']:,} decisions: put it back, or train again, in "
+                    f"another folder"
+                )
+            # Killed after the save, before the policy was written.
+            self._policy().save(folder.best)
 
     def go(self) -> LearnedPolicy:
         config, model = self.config, self.model
@@ -175,20 +242,24 @@ class _Run:
                 )
             if model.num_timesteps > last_evaluation and not interrupted():
                 self._evaluate()
+            self.folder.stopped = interrupted()
         if began >= config.decisions:
             self.console.print(
                 f"nothing to learn: {began:,} of {config.decisions:,} decisions done"
             )
         policy = self._save()
-        if model.num_timesteps < config.decisions:
+        if self.folder.stopped:
             self.console.print(f"stopped at {model.num_timesteps:,} decisions; go on with --resume")
         return policy
+
+    def _frozen(self) -> LearnedPolicy:
+        return frozen_policy(self.config, self.play.batch, self.model)
 
     def _into_league(self) -> None:
         """Makes the learner as it is a past self, and logs how the others do."""
         league = self.play.league
         assert league is not None
-        league.add(frozen_policy(self.config, self.play.batch, self.model))
+        league.add(self._frozen())
         for place, policy in enumerate(league.policies):
             if policy is not None:
                 name = policy.name if place < league.fixed else f"past {place - league.fixed + 1}"
@@ -196,7 +267,7 @@ class _Run:
 
     def _evaluate(self) -> None:
         settings = self.config.evaluation
-        policy = frozen_policy(self.config, self.play.batch, self.model)
+        policy = self._frozen()
         for number, name in enumerate(settings.against):
             result = evaluate(
                 policy,
@@ -214,9 +285,10 @@ class _Run:
             self.console.print(f"{self.model.num_timesteps:,} decisions: {text}")
         if settings.keep_best:
             worth = _worth(self.strength[settings.against[0]], self.config.reward)
-            if worth > self.best:
-                self.best = worth
-                self._policy().save(self.folder.best)
+            if self.best is None or worth > self.best["worth"]:
+                self.best = {"decisions": self.model.num_timesteps, "worth": worth}
+                # Saved first: what the best policy follows from is never lost with a kill.
+                self._save().save(self.folder.best)
 
     def _note(self, name: str, result: Evaluation) -> None:
         self.strength[name] = {
@@ -232,7 +304,7 @@ class _Run:
 
     def _save(self) -> LearnedPolicy:
         policy = self._policy()
-        self.folder.save(self.model, self.play, policy, self.past)
+        self.folder.save(self.model, self.play, policy, self.past, self.best)
         return policy
 
     def _policy(self) -> LearnedPolicy:
@@ -287,26 +359,6 @@ def _passed(every: int, before: int, now: int) -> bool:
 def run_path(config: Config, run: Path | None) -> RunFolder:
     """Folder of a run: the one named, or ``runs/NAME-SEED``."""
     return RunFolder(run or Path("runs") / f"{config.name}-{config.seed}")
-
-
-@app.command()
-def main(
-    config: Annotated[Path, typer.Argument(help="A YAML file of settings.")],
-    resume: Annotated[bool, typer.Option(help="Go on with the run that is there.")] = False,
-    seed: Annotated[int | None, typer.Option(help="Seed in place of the config's.")] = None,
-    decisions: Annotated[int | None, typer.Option(help="Decisions in place of them.")] = None,
-    run: Annotated[Path | None, typer.Option(help="Run folder.")] = None,
-) -> None:
-    """Trains a policy by self-play."""
-    changes = {"seed": seed, "decisions": decisions}
-    try:
-        settings = load_config(config, **{k: v for k, v in changes.items() if v is not None})
-        folder = run_path(settings, run)
-        train(settings, folder, resume=resume)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        raise typer.Exit(2) from None
-    print(f"policy: {folder.checkpoint}")
 
 
 if __name__ == "__main__":

@@ -228,7 +228,7 @@ def self_play(**changes: Any) -> Ready:
     config = load_config(ROOT / "configs" / "quick.yaml", **changes)
     torch.set_num_threads(config.threads)
     batch = batch_of(config)
-    model = SelfPlayPPO(config, batch, None)
+    model = SelfPlayPPO(config, batch)
     games = SelfPlay(batch, [], config.reward_scale, config.seed)
     each = config.games * config.steps
 
