@@ -179,7 +179,7 @@ def test_a_damaged_shard_is_refused(damage, tmp_path):
     unit(path).play(load_policy)
     content = path.read_bytes()
     tensors = load_file(path)
-    metadata = {"layout": module.load_shard.__globals__["_LAYOUT"], "about": "{}", "rules": "{}"}
+    metadata = {"layout": load_shard.__globals__["_LAYOUT"], "about": "{}", "rules": "{}"}
     if damage == "cut":
         path.write_bytes(content[: len(content) // 2])
     elif damage == "foreign":
@@ -490,7 +490,7 @@ def test_a_start_of_another_network_is_refused(tmp_path):
 def test_another_config_does_not_go_on_with_a_run(run):
     with pytest.raises(ConfigError, match="epochs differ"):
         distil(tiny(epochs=3), run, resume=True)
-    with pytest.raises(ConfigError, match="is not an empty folder"):
+    with pytest.raises(ConfigError, match="is not empty: go on with --resume"):
         distil(tiny(), run)
 
 

@@ -10,8 +10,6 @@ not learned from, epoch by epoch. Needs the extra ``evaluation``.
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,12 +17,13 @@ import typer
 
 from escoba_env.evaluation.plots import check_plot, save_plot
 
+from .commands import app_of, one_line, read_path
+from .config import ConfigError
 from .distil import CURVE
+from .folder import read_lines
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-app = typer.Typer(add_completion=False)
 
 
 class CurveError(ValueError):
@@ -51,7 +50,7 @@ def draw(run: Path, plot: Path) -> None:
     evaluations = run / "evaluations.jsonl"
     rounds = sorted(run.glob(f"round-*/{CURVE}"))
     if evaluations.is_file():
-        _draw_evaluations(axes, _lines(evaluations))
+        _draw_evaluations(axes, _lines(evaluations, "decisions", "against"))
     elif rounds:
         _draw_rounds(axes, rounds)
     else:
@@ -64,14 +63,17 @@ def draw(run: Path, plot: Path) -> None:
     save_plot(figure, plot)
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
+def _lines(path: Path, *moment: str) -> list[dict[str, Any]]:
+    """Reads the lines of a file, one for each moment: killed runs of old wrote some twice."""
     try:
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError) as error:
-        raise CurveError(f"{path} cannot be read: {error}") from None
+        lines = {tuple(line[key] for key in moment): line for line in read_lines(path)}
+    except (OSError, ConfigError) as error:
+        raise CurveError(str(error)) from None
+    except (KeyError, TypeError) as error:
+        raise CurveError(f"{path} is of another version: {error}") from None
     if not lines:
         raise CurveError(f"{path} is empty: nothing has been measured yet")
-    return lines
+    return list(lines.values())
 
 
 def _draw_evaluations(axes: Axes, lines: list[dict[str, Any]]) -> None:
@@ -94,7 +96,7 @@ def _draw_evaluations(axes: Axes, lines: list[dict[str, Any]]) -> None:
 
 def _draw_rounds(axes: Axes, paths: list[Path]) -> None:
     for path in paths:
-        lines = _lines(path)
+        lines = _lines(path, "epoch")
         try:
             epochs, lost = zip(
                 *((line["epoch"], line["points_lost"]) for line in lines), strict=True
@@ -106,22 +108,21 @@ def _draw_rounds(axes: Axes, paths: list[Path]) -> None:
     axes.set_ylabel("points lost a decision, labels not learned from")
 
 
-@app.command()
 def main(
-    run: Annotated[Path, typer.Argument(help="Folder of the run.")],
+    run: Annotated[Path, typer.Argument(parser=read_path, help="Folder of the run.")],
     plot: Annotated[
-        Path | None, typer.Option(help="File to write; default: curve.png in the folder.")
+        Path | None,
+        typer.Option(parser=read_path, help="File to write; default: curve.png in the folder."),
     ] = None,
 ) -> None:
     """Draws how a run has learned."""
     target = plot or run / "curve.png"
-    try:
+    with one_line("nothing was drawn"):
         draw(run, target)
-    except (ValueError, ModuleNotFoundError) as error:
-        print(error, file=sys.stderr)
-        raise typer.Exit(2) from None
-    print(f"drawn: {target}")
+        print(f"drawn: {target}")
 
+
+app = app_of(main)
 
 if __name__ == "__main__":
     app()

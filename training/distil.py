@@ -13,10 +13,8 @@ killed goes on with ``--resume``: finished shards and epochs are not done again.
 
 from __future__ import annotations
 
-import io
-import json
 import math
-import pickle
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,19 +22,18 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-import yaml
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 from rich.console import Console
 from torch import Tensor
 
 from escoba_env.batch import MAX_SEED, Batch
+from escoba_env.checks import whole
 from escoba_env.encoding import VERSIONS, Encoding
 from escoba_env.evaluation import cores, evaluate
 from escoba_env.evaluation.duplicate import MAX_DEALS
-from escoba_env.evaluation.pool import run_units
+from escoba_env.evaluation.pool import MAX_WORKERS, run_units
 from escoba_env.evaluation.units import identify
-from escoba_env.files import write_whole
 from escoba_env.policies import load_policy
 from escoba_env.policies.checkpoint import Card
 from escoba_env.policies.learned import LearnedPolicy
@@ -52,8 +49,8 @@ from .config import (
     NetworkSettings,
     Settings,
     Weight,
-    load_settings,
 )
+from .folder import Folder, keep_until, read_lines, write_lines
 from .labels import (
     TEACHER,
     LabelUnit,
@@ -62,10 +59,15 @@ from .labels import (
     joined,
     label,
     label_at,
-    load_shard,
 )
-from .ppo import take_weights, uses_bfloat16
+from .ppo import check_size, starting_weights, take_weights, uses_bfloat16
 from .progress import bar_of
+from .resume_point import (
+    restore_optimizer,
+    restore_weights,
+    resume_point,
+    write_resume_point,
+)
 
 app = app_of(commands.distil)
 
@@ -75,6 +77,10 @@ ENDGAME = "end-"
 """How files of labels of ``endgame_deals`` begin."""
 CURVE = "learning.jsonl"
 """In the folder of a round: what each epoch came to."""
+RESUME = "resume.pt"
+"""In the folder of a round, until its policy is there: the epochs that are done."""
+MAX_STEPS = 10**12
+"""Gradient steps that a round can be said to have taken."""
 VALIDATION_SHARDS = 1
 """Shards of each table and round that are not learned from: its last ones."""
 
@@ -243,10 +249,49 @@ class DistilConfig(Settings):
         return "match" if self.reward == "win" else "round"
 
 
+class DistilFolder(Folder):
+    """The folder of a run: ``config.yaml``, the last ``checkpoint``, and a folder for each round.
+
+    Args:
+        path: The folder.
+        rounds: Number of rounds.
+    """
+
+    def __init__(self, path: Path, rounds: int) -> None:
+        super().__init__(path)
+        self.rounds = [path / f"round-{number + 1}" for number in range(rounds)]
+
+    def folders(self) -> Iterator[Path]:
+        """The folders that the run writes into, itself first."""
+        yield self.path
+        for home in self.rounds:
+            yield from (home, home / "labels")
+
+    def check(self, config: DistilConfig, resume: bool) -> None:
+        """Checks that a run can begin here, or be gone on with; changes nothing.
+
+        Raises:
+            ConfigError: If not. Rounds may be added, and threads change.
+        """
+        if not resume:
+            self.check_new()
+            return
+        before, now = self.started_with(DistilConfig).model_dump(), config.model_dump()
+        changed = {
+            key for key in now if key not in {"rounds", "threads"} and now[key] != before[key]
+        }
+        # What has been done stays as it is.
+        if now["rounds"][: len(before["rounds"])] != before["rounds"]:
+            changed.add("rounds")
+        self.refuse_changes(changed, "only threads may change and rounds be added")
+
+
 def distil(
     config: DistilConfig, folder: Path, *, resume: bool = False, workers: int | None = None
 ) -> LearnedPolicy:
     """Runs one experiment to its end.
+
+    Everything is checked before the folder is touched.
 
     Args:
         config: Its settings.
@@ -258,58 +303,118 @@ def distil(
         The policy of the last round, as it has been saved.
 
     Raises:
-        ConfigError: If the folder does not fit, or a teacher or behaviour cannot be loaded.
+        ConfigError: If the folder does not fit or another process has it, or if a teacher,
+            behaviour or start cannot be loaded or does not fit.
+        LabelError: If labels in the folder are damaged.
+        ValueError: If a file cannot be written, or ``workers`` are not possible.
+        OSError: If the folder cannot be made.
     """
-    _check_teachers(config, folder)
-    _open(config, folder, resume)
+    processes = cores() if workers is None else whole("workers", workers, 1, MAX_WORKERS)
+    run = DistilFolder(folder, len(config.rounds))
+    run.check(config, resume)
+    _check_policies(config, run)
+    with run.owned():
+        # Another process may have been here since.
+        run.check(config, resume)
+        if resume:
+            run.write_config(config)
+        else:
+            run.start(config)
+        return _distilled(config, run, processes)
+
+
+def _distilled(config: DistilConfig, run: DistilFolder, workers: int) -> LearnedPolicy:
     console = Console(stderr=True)
     torch.set_num_threads(config.threads)
     before = config.start
-    shards: list[tuple[Path, bool]] = []
-    policy: LearnedPolicy | None = None
-    for number in range(len(config.rounds)):
-        home = folder / f"round-{number + 1}"
+    labelled: list[tuple[LabelUnit, bool]] = []
+    for number, home in enumerate(run.rounds):
         units = label_units(config, number, home, before)
-        _make_labels(units, home, workers or cores(), console)
-        whole = sum(not unit.endgame for unit in units)
-        last = range(whole - VALIDATION_SHARDS * len(config.tables), whole)
-        shards += [(Path(unit.path), place in last) for place, unit in enumerate(units)]
+        _make_labels(units, home, workers, console)
+        ordinary = sum(not unit.endgame for unit in units)
+        last = range(ordinary - VALIDATION_SHARDS * len(config.tables), ordinary)
+        labelled += [(unit, place in last) for place, unit in enumerate(units)]
         checkpoint = home / "checkpoint"
         if not checkpoint.is_dir():
-            policy = _learn(config, number, home, shards, before, console)
-            policy.save(checkpoint)
-            (home / "resume.pt").unlink(missing_ok=True)
+            _learn(config, number, home, labelled, before, console).save(checkpoint)
+        # With the policy there the round is done.
+        (home / RESUME).unlink(missing_ok=True)
         before = str(checkpoint)
     policy = LearnedPolicy.load(str(before))
     # The last policy where self-play leaves it too.
-    policy.save(folder / "checkpoint")
+    policy.save(run.checkpoint)
     return policy
 
 
-def _check_teachers(config: DistilConfig, folder: Path) -> None:
+def _check_policies(config: DistilConfig, run: DistilFolder) -> None:
     """Has everybody decide once at every table, before anything is written.
 
+    The policies of rounds to come are stood in for by one that has learned nothing.
+
     Raises:
-        ConfigError: If a teacher or behaviour cannot be loaded or cannot do it.
+        ConfigError: If a teacher, behaviour or opponent cannot be loaded or cannot do it, or the
+            start does not fit; it names all of them.
     """
-    for number, settings in enumerate(config.rounds):
-        if POLICY in settings.teacher + settings.behaviour + settings.endgame_behaviour:
-            continue
-        for unit in label_units(config, number, folder, config.start)[: len(config.tables)]:
-            views = Batch(1, unit.rules, episode=unit.episode, skip_forced=True, seed=0).views()
+    shape, encoding = config.network.card(config.encodings()[0]), config.encodings()[0]
+    try:
+        check_size(shape)
+    except ValueError as error:
+        raise ConfigError(f"config {config.name}: {error}") from None
+    faults: list[str] = []
+    begun = (run.rounds[0] / "checkpoint").is_dir()
+    if config.start is not None and not begun:
+        try:
+            starting_weights(shape, encoding, config.start, config.name)
+        except ValueError as error:
+            faults.append(_without_name(error, config))
+    for table, rules in enumerate(config.all_rules(), 1):
+        views = Batch(1, rules, episode=config.episode, skip_forced=True, seed=0).views()
+        for name in config.measure.against:
             try:
-                teacher = load_policy(unit.teacher)
-                if unit.scores:
-                    label_at(teacher, views, np.zeros((1, 1, 2), np.int64))
-                else:
-                    label(teacher, views)
-                for behaviour in {unit.behaviour, settings.endgame_behaviour} - {TEACHER}:
-                    load_policy(behaviour).act(views)
+                load_policy(name).act(views)
             except ValueError as error:
-                raise ConfigError(
-                    f"config {config.name}: round {number + 1} is not possible at table "
-                    f"{unit.rules!r}: {error}"
-                ) from None
+                faults.append(f"measure.against {name!r} at table {table}: {error}")
+    with tempfile.TemporaryDirectory() as temporary:
+        stand_in = str(Path(temporary) / "policy")
+        asks = [POLICY in of.teacher + of.behaviour + of.endgame_behaviour for of in config.rounds]
+        if any(asks[1:]):
+            Learner(config.model_copy(update={"start": None}), 0, None).policy(0).save(stand_in)
+        for number in range(len(config.rounds)):
+            before = config.start if number == 0 else stand_in
+            faults += _faults_of_teachers(config, number, run.path, before)
+    if faults:
+        # What is wrong at every table is said once.
+        raise ConfigError(f"config {config.name}: {'; '.join(dict.fromkeys(faults))}")
+
+
+def _faults_of_teachers(
+    config: DistilConfig, number: int, folder: Path, before: str | None
+) -> Iterator[str]:
+    settings = config.rounds[number]
+    try:
+        units = label_units(config, number, folder, before)
+    except ConfigError as error:
+        yield _without_name(error, config)
+        return
+    for unit in units[: len(config.tables)]:
+        views = Batch(1, unit.rules, episode=unit.episode, skip_forced=True, seed=0).views()
+        try:
+            teacher = load_policy(unit.teacher)
+            if unit.scores:
+                label_at(teacher, views, np.zeros((1, 1, 2), np.int64))
+            else:
+                label(teacher, views)
+            moving = {unit.behaviour}
+            if settings.endgame_deals:
+                moving.add(settings.endgame_behaviour.replace(POLICY, before or ""))
+            for behaviour in moving - {TEACHER}:
+                load_policy(behaviour).act(views)
+        except ValueError as error:
+            yield f"round {number + 1} is not possible at table {unit.rules!r}: {error}"
+
+
+def _without_name(error: Exception, config: DistilConfig) -> str:
+    return str(error).removeprefix(f"config {config.name}: ")
 
 
 def label_units(
@@ -400,42 +505,14 @@ def _seed_of(seed: int, number: int, table: int) -> int:
     return int(np.random.SeedSequence((seed, number, table)).generate_state(1, np.uint64)[0] >> 2)
 
 
-def _open(config: DistilConfig, folder: Path, resume: bool) -> None:
-    """Makes or checks the run folder.
-
-    Raises:
-        ConfigError: If it does not fit.
-    """
-    kept = folder / "config.yaml"
-    if resume:
-        if not kept.is_file():
-            raise ConfigError(f"there is no run to resume in {folder}")
-        before, now = load_settings(DistilConfig, kept).model_dump(), config.model_dump()
-        # What has been done stays as it is; rounds can be added.
-        done = len(before["rounds"])
-        changed = [
-            key for key in now if key not in {"rounds", "threads"} and now[key] != before[key]
-        ]
-        if now["rounds"][:done] != before["rounds"]:
-            changed.append("rounds")
-        if changed:
-            raise ConfigError(
-                f"the run in {folder} was started with another config: {', '.join(changed)} "
-                f"differ; only threads may change and rounds be added"
-            )
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(
-            f"run folder {folder} is not an empty folder: go on with --resume, or choose another "
-            f"with --run"
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
-    write_whole(kept, text)
-
-
 def _make_labels(units: list[LabelUnit], home: Path, workers: int, console: Console) -> None:
     """Makes the shards of a round that are not there yet."""
-    missing = [unit for unit in units if not Path(unit.path).is_file()]
+    missing = []
+    for unit in units:
+        if Path(unit.path).exists():
+            unit.check_about(about_shard(Path(unit.path)))
+        else:
+            missing.append(unit)
     start = time.perf_counter()
     decisions = 0
     with bar_of(console) as bar:
@@ -451,43 +528,43 @@ def _make_labels(units: list[LabelUnit], home: Path, workers: int, console: Cons
         seconds = time.perf_counter() - start
         note = {"decisions": decisions, "seconds": round(seconds, 1), "workers": workers}
         console.print(f"{home.name}: {decisions:,} decisions labelled in {seconds:.0f} s")
-        with (home / "labels.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(note) + "\n")
+        sittings = home / "labels.jsonl"
+        write_lines(sittings, [*read_lines(sittings), note])
 
 
 def _learn(
     config: DistilConfig,
     number: int,
     home: Path,
-    shards: list[tuple[Path, bool]],
+    labelled: list[tuple[LabelUnit, bool]],
     before: str | None,
     console: Console,
 ) -> LearnedPolicy:
     """Fits a network to the labels so far, and measures it."""
-    paths = [path for path, validates in shards if not validates]
     always = []
-    once: dict[str, list[Path]] = {}
-    for path in paths:
-        if config.endgame_once and path.name.startswith(ENDGAME):
-            once.setdefault(path.stem.rpartition("-")[2], []).append(path)
-        else:
-            always.append(path)
+    once: dict[str, list[LabelUnit]] = {}
+    for unit, validates in labelled:
+        if config.endgame_once and unit.endgame:
+            once.setdefault(Path(unit.path).stem.rpartition("-")[2], []).append(unit)
+        elif not validates:
+            always.append(unit)
     # Each epoch sees a part of the labels of every table.
     parts = [
-        [path for of_table in once.values() for path in of_table[epoch :: config.epochs]]
+        [unit for of_table in once.values() for unit in of_table[epoch :: config.epochs]]
         for epoch in range(config.epochs)
     ]
-    held_out = joined([load_shard(path) for path, validates in shards if validates])
-    data = joined([load_shard(path) for path in always])
+    held_out = joined([unit.shard() for unit, validates in labelled if validates])
+    data = joined([unit.shard() for unit in always])
     learner = Learner(config, number, before)
-    begun = learner.restore(home / "resume.pt")
+    begun = learner.restore(home / RESUME)
+    _drop_unsaved(home / CURVE, begun)
     size = sum(len(shard.records) for shard in data)
-    further = [sum(about_shard(path)["labelled"] for path in part) for part in parts]
+    further = [sum(about_shard(Path(unit.path))["labelled"] for unit in part) for part in parts]
     total = sum(learner.steps_of(size + more) for more in further)
     with bar_of(console) as bar:
         task = bar.add_task(f"{home.name}: learning", total=config.epochs, completed=begun, info="")
         for epoch in range(begun, config.epochs):
-            now = joined([load_shard(path) for path in parts[epoch]])
+            now = joined([unit.shard() for unit in parts[epoch]])
             loss = learner.epoch(
                 [*data, *now], epoch, total, lambda share: bar.update(task, completed=share)
             )
@@ -498,14 +575,29 @@ def _learn(
             bar.update(task, completed=epoch + 1, info=text)
             console.print(f"{home.name}, epoch {epoch + 1}: {text}")
             learned = {"epoch": epoch + 1, "loss": loss, "points_lost": lost, "value_error": error}
-            with (home / CURVE).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(learned) + "\n")
-            learner.save(home / "resume.pt", epoch + 1)
+            # The line first: what is saved is in the list, and what is not is dropped from it.
+            write_lines(home / CURVE, [*read_lines(home / CURVE), learned])
+            learner.save(home / RESUME, epoch + 1)
     learner.average()
     policy = learner.policy(size + sum(further))
     strength = _measure(config, policy, console)
     about = policy.card.model_copy(update={"strength": strength})
     return LearnedPolicy(about, policy.network)
+
+
+def _drop_unsaved(curve: Path, epochs: int) -> None:
+    """Drops the line of an epoch that was not saved, and those that earlier versions wrote twice.
+
+    Raises:
+        ConfigError: If more epochs were learned than can be gone on with.
+    """
+    learned = [line.get("epoch", 0) for line in read_lines(curve)]
+    if max(learned, default=0) > epochs + 1:
+        raise ConfigError(
+            f"{curve} has {max(learned)} epochs, and {RESUME} beside it is gone or older: put it "
+            f"back, or remove {curve.name} to learn this round again"
+        )
+    keep_until(curve, epochs, "epoch")
 
 
 def _measure(config: DistilConfig, policy: LearnedPolicy, console: Console) -> dict[str, Any]:
@@ -671,8 +763,8 @@ class Learner:
 
     def save(self, path: Path, epochs: int) -> None:
         """Writes what it takes to go on after an epoch."""
-        buffer = io.BytesIO()
-        torch.save(
+        write_resume_point(
+            path,
             {
                 "network": self.network.state_dict(),
                 "optimizer": self.optimizer.state_dict(),
@@ -680,9 +772,7 @@ class Learner:
                 "step": self.step,
                 "seconds": self.seconds,
             },
-            buffer,
         )
-        write_whole(path, buffer.getvalue())
 
     def restore(self, path: Path) -> int:
         """Goes on where :meth:`save` left off; returns the number of epochs that are done.
@@ -690,19 +780,16 @@ class Learner:
         Raises:
             ConfigError: If the file is damaged.
         """
-        if not path.is_file():
+        if not path.exists():
             return 0
-        try:
-            content = torch.load(path, weights_only=True)
-            self.network.load_state_dict(content["network"])
-            self.optimizer.load_state_dict(content["optimizer"])
-            self.step, self.seconds = int(content["step"]), float(content["seconds"])
-            return int(content["epochs"])
-        except (
-            pickle.UnpicklingError, RuntimeError, LookupError, ValueError, EOFError, OSError,
-            TypeError, AttributeError,
-        ) as error:  # fmt: skip
-            raise ConfigError(f"{path} cannot be resumed from: {error}") from error
+        with resume_point(path) as content:
+            epochs = content.whole("epochs", 0, self.config.epochs)
+            step = content.whole("step", 0, MAX_STEPS)
+            seconds = content.seconds()
+            restore_weights(self.network, content["network"], "network")
+            restore_optimizer(self.optimizer, content["optimizer"])
+            self.step, self.seconds = step, seconds
+        return epochs
 
     def _losses(
         self, logits: Tensor, expected: Tensor, targets: Tensor, values: Tensor, weights: Tensor

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,12 @@ from escoba_env.files import write_whole
 from .config import AnySettings, ConfigError, Settings, load_settings
 
 LOCK = ".lock"
-_SCRATCH = re.compile(r"\.(?P<name>.+)-(old-)?[a-z0-9_]{8}|\.[a-z]+\.[a-z]+\.\d+")
-"""What a kill while something is written leaves: of ``write_whole`` and ``save_checkpoint``."""
+_SCRATCH = re.compile(
+    r"\.(?P<name>config\.yaml|resume\.pt|[a-z]+\.jsonl|checkpoint|best|(end-)?\d+-\d+\.safetensors)"
+    r"(-(old-)?[a-z0-9_]{8}|\.\d+)"
+)
+"""What a kill while something is written leaves: of ``write_whole`` and ``save_checkpoint``; and of
+earlier versions. Nothing else of anybody's is called so."""
 
 
 class Folder:
@@ -154,8 +158,23 @@ class Folder:
         write_lines(self.evaluations, [*lines, result])
 
     def forget_evaluations_after(self, decisions: int) -> None:
-        """Drops the evaluations of what was lost with a kill and is learned again."""
-        keep_lines(self.evaluations, lambda line: int(line["decisions"]) <= decisions)
+        """Drops the evaluations of what was lost with a kill and is learned again.
+
+        Raises:
+            ConfigError: If the list is damaged.
+            ValueError: If it cannot be written.
+        """
+        keep_until(self.evaluations, decisions, "decisions", "against")
+
+
+def check_regular(path: Path) -> None:
+    """Checks that something is a file with an end, and no device or pipe.
+
+    Raises:
+        ValueError: If not.
+    """
+    if not path.is_file():
+        raise ValueError("it is no file" if path.exists() else "there is no such file")
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -187,20 +206,30 @@ def write_lines(path: Path, lines: Iterable[dict[str, Any]]) -> None:
     write_whole(path, "".join(json.dumps(line) + "\n" for line in lines))
 
 
-def keep_lines(path: Path, kept: Callable[[dict[str, Any]], bool]) -> None:
-    """Drops lines from a file of JSON lines.
+def keep_until(path: Path, last: int, moment: str, *others: str) -> None:
+    """Drops what is later than a moment from a file of JSON lines, and all but one of each moment.
+
+    Args:
+        path: The file.
+        last: The moment.
+        moment: The key that says when a line was written.
+        *others: Keys that tell lines of one moment apart.
 
     Raises:
         ConfigError: If a line is damaged.
-        ValueError: If it cannot be written.
+        ValueError: If the file cannot be written.
     """
     lines = read_lines(path)
     try:
-        left = [line for line in lines if kept(line)]
-    except (KeyError, TypeError, ValueError) as error:
+        kept = {
+            (line[moment], *(line[key] for key in others)): line
+            for line in lines
+            if line[moment] <= last
+        }
+    except (KeyError, TypeError) as error:
         raise ConfigError(f"{path} is of another version, or damaged: {error!r}") from None
-    if len(left) < len(lines):
-        write_lines(path, left)
+    if len(kept) < len(lines):
+        write_lines(path, kept.values())
 
 
 def _is_left_over(path: Path) -> bool:
@@ -217,6 +246,6 @@ def remove_scratch(folder: Path) -> None:
             continue
         if not path.is_dir():
             path.unlink(missing_ok=True)
-        elif (folder / (scratch["name"] or "") / "card.json").is_file():
+        elif (folder / scratch["name"] / "card.json").is_file():
             # Of a checkpoint that is there whole; without it this may be what is left of it.
             shutil.rmtree(path, ignore_errors=True)

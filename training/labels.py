@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,19 +25,25 @@ from safetensors.numpy import save as save_tensors
 
 from escoba_env.batch import Batch, Records, Views
 from escoba_env.cards import NUM_ACTIONS
-from escoba_env.engine.record import STATE, TWELFTHS, lower, pick_records
+from escoba_env.checks import one_of, whole
+from escoba_env.engine.record import EPISODES, STATE, TWELFTHS, lower, pick_records
 from escoba_env.evaluation.pool import Load, UnitOfWork
 from escoba_env.files import write_whole
 from escoba_env.policies import Policy
 from escoba_env.policies.match_odds import bend, bends_at, score_shares, scores_of, sides_to_move
+from escoba_env.records import check_records
 from escoba_env.rules import Rules, make_rules
 from escoba_env.solver import Memory, SolverLimitError, make_memory, solvable, solve_views
+
+from .folder import check_regular
 
 TEACHER = "teacher"
 """As a behaviour: whatever has the highest label."""
 GAMES_AT_ONCE = 256
 MAX_NODES = 2_000_000
 """Positions for the exact value of one decision; one that takes more stays without labels."""
+MAX_DECISIONS = 10**9
+"""Decisions that a shard can be said to have."""
 NOISE_DECISIONS = 1_000
 """Decisions of a shard that are labelled twice, to see how much labels vary."""
 
@@ -114,6 +122,31 @@ class LabelUnit(UnitOfWork):
     endgame: bool = False
     episode: str = "round"
     scores: int = 0
+
+    def shard(self) -> Shard:
+        """Reads the shard of this unit.
+
+        Raises:
+            LabelError: If it is damaged, or of other work.
+        """
+        shard = load_shard(Path(self.path))
+        self.check_about(shard.about)
+        if (shard.rules, shard.episode) != (self.rules, self.episode):
+            raise LabelError(f"{self.path} holds labels of another table; make it again")
+        return shard
+
+    def check_about(self, about: dict[str, Any]) -> None:
+        """Checks that a shard says of itself that it is of this work.
+
+        Raises:
+            LabelError: If not.
+        """
+        for name in ("seed", "first", "deals"):
+            if about.get(name, getattr(self, name)) != getattr(self, name):
+                raise LabelError(
+                    f"{self.path} holds labels of other deals ({name}={about.get(name)!r:.40}, not "
+                    f"{getattr(self, name)}): remove it, and it is made again"
+                )
 
     def key(self, identify: Callable[[Any], str]) -> dict[str, Any]:
         """Returns everything that the shard depends on, for JSON."""
@@ -297,26 +330,32 @@ def _solve(views: Views, rows: NDArray[np.int64], values: Floats, memory: Memory
 
 
 def load_shard(path: Path) -> Shard:
-    """Reads a shard.
+    """Reads a shard. Every game record and every label in it is checked.
 
     Raises:
-        LabelError: If it is damaged, or of another layout of game records.
+        LabelError: If it is damaged, holds what no game can be, or is of another layout of game
+            records.
     """
-    try:
-        with safe_open(path, "np") as file:
-            metadata = file.metadata() or {}
-            records, values = file.get_tensor("records"), file.get_tensor("values")
-        layout = metadata.get("layout")
-        rules, about = make_rules(json.loads(metadata["rules"])), json.loads(metadata["about"])
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise LabelError(f"{path} is no shard of labels, or is damaged: {error}") from None
-    right = (len(records), STATE.itemsize), (len(records), NUM_ACTIONS)
-    if layout != _LAYOUT or (records.shape, values.shape) != right:
-        raise LabelError(
-            f"{path} holds game records of another version; make it again with this one"
-        )
-    whole_records = np.frombuffer(np.ascontiguousarray(records).tobytes(), STATE)
-    return Shard(rules, about.get("episode", "round"), whole_records, values, about)
+    with _open_shard(path) as (file, about):
+        metadata = file.metadata()
+        if metadata.get("layout") != _LAYOUT:
+            raise LabelError(
+                f"{path} holds game records of another version; make it again with this one"
+            )
+        rules = make_rules(json.loads(metadata["rules"]))
+        episode = one_of("episode", about.get("episode", "round"), EPISODES)
+        number = whole("labelled", about["labelled"], 0, MAX_DECISIONS)
+        data = _tensor(file, "records", np.uint8, (number, STATE.itemsize))
+        values = _tensor(file, "values", np.float32, (number, NUM_ACTIONS))
+        records = np.frombuffer(data.tobytes(), STATE)
+        check_records(rules, records, views=True)
+        labelled = ~np.isnan(values)
+        legal = (records["legal"][:, None] >> np.arange(NUM_ACTIONS)) & 1 == 1
+        if np.isinf(values).any() or (labelled & ~legal).any() or (labelled.sum(1) < 2).any():
+            raise ValueError(
+                "its labels are not finite, of illegal actions, or of less than two actions"
+            )
+        return Shard(rules, episode, records, values, about)
 
 
 def about_shard(path: Path) -> dict[str, Any]:
@@ -325,12 +364,38 @@ def about_shard(path: Path) -> dict[str, Any]:
     Raises:
         LabelError: If it is damaged.
     """
+    with _open_shard(path) as (_, about):
+        return about
+
+
+@contextmanager
+def _open_shard(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Opens a shard; whatever is found wrong with it meanwhile is one kind of error."""
     try:
+        check_regular(path)
         with safe_open(path, "np") as file:
-            about: dict[str, Any] = json.loads((file.metadata() or {})["about"])
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise LabelError(f"{path} is no shard of labels, or is damaged: {error}") from None
+            yield file, _checked(json.loads((file.metadata() or {})["about"]))
+    except LabelError:
+        raise
+    except (OSError, SafetensorError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise LabelError(f"{path} is no shard of labels, or is damaged: {error!s:.500}") from None
+
+
+def _checked(about: dict[str, Any]) -> dict[str, Any]:
+    whole("labelled", about["labelled"], 0, MAX_DECISIONS)
+    if not 0 <= float(about["seconds"]) < math.inf:
+        raise ValueError(f"seconds {about['seconds']!r:.40}; allowed: a finite number, 0 or more")
     return about
+
+
+def _tensor(file: Any, name: str, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    found: NDArray[Any] = file.get_tensor(name)
+    if found.dtype != dtype or found.shape != shape:
+        raise ValueError(
+            f"{name} are {found.dtype} of shape {found.shape}; "
+            f"allowed: {np.dtype(dtype)} of shape {shape}"
+        )
+    return found
 
 
 def joined(shards: Sequence[Shard]) -> list[Shard]:

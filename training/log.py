@@ -40,9 +40,7 @@ def open_log(folder: Path, decisions: int) -> Logger:
 class _TensorBoard(TensorBoardOutputFormat):
     def __init__(self, folder: Path, decisions: int) -> None:
         # What other sittings logged from there on is not shown any more.
-        self.writer = SummaryWriter(  # type: ignore[no-untyped-call]
-            str(folder), purge_step=decisions + 1 if decisions else None
-        )
+        self.writer = SummaryWriter(str(folder), purge_step=decisions + 1 if decisions else None)
         self._is_closed = False
 
 

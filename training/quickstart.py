@@ -10,7 +10,6 @@ duplicate deals, and puts the checkpoint it wrote into the Gymnasium environment
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -22,35 +21,50 @@ from rich.console import Console
 from rich.table import Table
 
 import escoba_env
+from escoba_env.checks import whole
+from escoba_env.cli.common import read_whole
 from escoba_env.envs.single import EscobaEnv
 from escoba_env.evaluation import evaluate, mean_interval
+from escoba_env.evaluation.duplicate import MAX_DEALS
 
-from .config import ConfigError, load_config
+from .commands import Resume, Run, Seed, app_of, given, one_line, read_config
+from .config import Config, load_config
+from .run_folder import RunFolder
 from .selfplay import run_path, train
 
-ROOT = Path(__file__).resolve().parents[1]
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def main(
-    config: Annotated[Path, typer.Option(help="A YAML file.")] = ROOT / "configs" / "quick.yaml",
-    seed: Annotated[int | None, typer.Option(help="Seed in place of the config's.")] = None,
-    deals: Annotated[int, typer.Option(min=2, help="Duplicate deals of each evaluation.")] = 4000,
-    run: Annotated[Path | None, typer.Option(help="Run folder.")] = None,
-    resume: Annotated[bool, typer.Option(help="Go on with the run that is there.")] = False,
+    config: Annotated[
+        str,
+        typer.Option(parser=read_config, metavar="CONFIG", help="A config's name, or a YAML file."),
+    ] = "quick",
+    seed: Seed = None,
+    deals: Annotated[
+        int,
+        typer.Option(parser=read_whole, metavar="N", help="Duplicate deals of each evaluation."),
+    ] = 4000,
+    run: Run = None,
+    resume: Resume = False,
 ) -> None:
     """Trains, evaluates, and loads the result back as an opponent."""
+    with one_line("what was saved is kept: go on with --resume"):
+        settings = load_config(config, **given(seed=seed))
+        whole("deals", deals, 2, MAX_DEALS)
+        quickstart(settings, run_path(settings, run), deals, resume=resume)
+
+
+def quickstart(settings: Config, folder: RunFolder, deals: int, *, resume: bool) -> None:
+    """Trains, evaluates, and loads the result back as an opponent; prints what comes of it.
+
+    Raises:
+        KeyboardInterrupt: If training was stopped; nothing is measured then.
+    """
     console = Console()
     start = time.perf_counter()
-    try:
-        settings = load_config(config, **({} if seed is None else {"seed": seed}))
-        folder = run_path(settings, run)
-        console.print(f"training {settings.name} for {settings.decisions:,} decisions ...")
-        policy = train(settings, folder, resume=resume)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        raise typer.Exit(2) from None
+    console.print(f"training {settings.name} for {settings.decisions:,} decisions ...")
+    policy = train(settings, folder, resume=resume)
+    if folder.stopped:
+        raise KeyboardInterrupt
     trained = time.perf_counter() - start
 
     table = Table(title=f"{policy.name}: points per round over {deals:,} duplicate deals")
@@ -98,6 +112,8 @@ def play_against(checkpoint: Path, rules: dict[str, object], rounds: int) -> tup
             returns[number] += float(reward)
     return mean_interval(returns)
 
+
+app = app_of(main)
 
 if __name__ == "__main__":
     app()

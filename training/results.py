@@ -12,6 +12,8 @@ from typing import Any
 from escoba_env.files import write_whole
 from escoba_env.policies.checkpoint import Card, load_checkpoint
 
+from .commands import app_of, one_line
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "policies.md"
 BEGIN, END = "<!-- results -->\n", "<!-- end of results -->\n"
@@ -84,5 +86,14 @@ def page() -> str:
     return f"{before}{BEGIN}{table()}{END}{rest.split(END)[1]}"
 
 
+def main() -> None:
+    """Writes the table of shipped policies in docs/policies.md, from their cards."""
+    with one_line("nothing was written"):
+        write_whole(PAGE, page())
+        print(f"written: {PAGE}")
+
+
+app = app_of(main)
+
 if __name__ == "__main__":
-    write_whole(PAGE, page())
+    app()

@@ -23,6 +23,7 @@ from escoba_env.checks import whole
 from escoba_env.files import write_whole
 
 from .config import ConfigError
+from .folder import check_regular
 
 _DAMAGE = (
     *(RuntimeError, LookupError, ValueError, EOFError, OSError, TypeError, AttributeError),
@@ -50,8 +51,7 @@ def resume_point(path: Path) -> Iterator[Content]:
         ConfigError: If it is damaged.
     """
     try:
-        if not path.is_file():
-            raise ValueError("it is no file")
+        check_regular(path)
         yield Content(torch.load(path, weights_only=True))
     except ConfigError:
         raise
@@ -119,8 +119,8 @@ def restore_weights(module: torch.nn.Module, given: Any, name: str) -> None:
     module.load_state_dict(given)
 
 
-def restore_optimizer(optimizer: torch.optim.Adam, given: Any) -> None:
-    """Gives an optimizer the moments that come from a file; its settings are the config's.
+def restore_optimizer(optimizer: torch.optim.Optimizer, given: Any) -> None:
+    """Gives Adam, or AdamW, the moments that come from a file; its settings are the config's.
 
     Raises:
         ValueError: If they are not those of its weights.

@@ -29,38 +29,51 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-import ray
 import torch
 import typer
-import yaml
-from ray.rllib.algorithms.algorithm import Algorithm
-from ray.rllib.algorithms.ppo import PPOConfig
-from ray.rllib.core import COMPONENT_RL_MODULE
-from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
-from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from rich.console import Console
-from tensorboardX import SummaryWriter
 
-from escoba_env.adapters.rllib import (
-    LEARNER,
-    PAST,
-    EscobaMultiAgentEnv,
-    EscobaTorchRLModule,
-    StepResult,
-    module_of,
-)
 from escoba_env.batch import Batch
+from escoba_env.checks import whole
+from escoba_env.cli.common import read_whole
 from escoba_env.evaluation import evaluate
-from escoba_env.evaluation.pool import cores
+from escoba_env.evaluation.pool import MAX_WORKERS, cores
 from escoba_env.policies import load_policy
 from escoba_env.policies.checkpoint import Card
 from escoba_env.policies.learned import LearnedPolicy
 
+from .commands import ConfigArgument, Decisions, Resume, Run, Seed, app_of, given, one_line
 from .config import Config, ConfigError, load_config
+from .folder import Folder
 from .progress import bar_of
-from .stopping import interrupts
+from .stopping import INTERRUPTED, interrupts
 
-app = typer.Typer(add_completion=False)
+try:
+    import ray
+    from ray.rllib.algorithms.algorithm import Algorithm
+    from ray.rllib.algorithms.ppo import PPOConfig
+    from ray.rllib.core import COMPONENT_RL_MODULE
+    from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+    from tensorboardX import SummaryWriter
+
+    from escoba_env.adapters.rllib import (
+        LEARNER,
+        PAST,
+        EscobaMultiAgentEnv,
+        EscobaTorchRLModule,
+        StepResult,
+        module_of,
+    )
+except ModuleNotFoundError as error:
+    if __name__ != "__main__":
+        raise
+    print(
+        f"Error: RLlib's self-play needs {error.name}: pip install 'escoba-env[rllib]', in an "
+        f"environment of its own",
+        file=sys.stderr,
+    )
+    sys.exit(2)
 
 
 class ScaledEnv(EscobaMultiAgentEnv):
@@ -78,67 +91,51 @@ class ScaledEnv(EscobaMultiAgentEnv):
         return observations, scaled, ends[0], ends[1], infos
 
 
-class RunFolder:
+class RunFolder(Folder):
     """Where a run keeps what it needs to go on and what it has found.
 
     Args:
         path: The folder. ``config.yaml``, ``checkpoint/``, ``rllib/`` (the resume point),
             ``evaluations.jsonl`` and ``log/`` live in it.
+
+    Attributes:
+        stopped: Whether the latest run in it was stopped before its end.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.config = path / "config.yaml"
-        self.checkpoint = path / "checkpoint"
+        super().__init__(path)
         self.rllib = path / "rllib"
         self.progress = self.rllib / "progress.json"
-        self.evaluations = path / "evaluations.jsonl"
         self.log = path / "log"
-
-    def start(self, config: Config) -> None:
-        """Makes the folder of a new run.
-
-        Raises:
-            ConfigError: If there is something in it already.
-        """
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise ConfigError(
-                f"run folder {self.path} is not an empty folder: go on with --resume, or choose "
-                f"another with --run"
-            )
-        self.path.mkdir(parents=True, exist_ok=True)
-        content = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
-        self.config.write_text(content, encoding="utf-8")
+        self.stopped = False
+        self._new, self._old = path / ".rllib-new", path / ".rllib-old"
 
     def reopen(self, config: Config) -> None:
-        """Checks that a run can be gone on with. It may be made longer.
+        """Checks that a run can be gone on with; changes nothing.
 
         Raises:
-            ConfigError: If there is none, or its config is another one.
+            ConfigError: If there is none, its config is another one, or its resume point is gone. A
+                run may be made longer.
         """
-        if not self.config.is_file():
-            raise ConfigError(f"there is no run to resume in {self.path}")
-        before = load_config(self.config).model_dump(exclude={"decisions"})
+        before = self.started_with(Config).model_dump(exclude={"decisions"})
         now = config.model_dump(exclude={"decisions"})
-        changed = sorted(key for key in now if now[key] != before[key])
-        if changed:
-            raise ConfigError(
-                f"the run in {self.path} was started with another config: {', '.join(changed)} "
-                f"differ; only decisions may change"
-            )
+        self.refuse_changes(
+            (key for key in now if now[key] != before[key]), "only decisions may change"
+        )
+        # Killed between the two renames of a save, it has another name.
+        self.check_resumable(self._old if self._old.exists() else self.rllib)
 
     def save(self, algorithm: Algorithm, progress: dict[str, Any], policy: LearnedPolicy) -> None:
         """Writes policy and resume point, each whole: a killed run has the old or the new one."""
         policy.save(self.checkpoint)
-        scratch, old = self.path / ".rllib-new", self.path / ".rllib-old"
-        for rest in (scratch, old):
+        for rest in (self._new, self._old):
             shutil.rmtree(rest, ignore_errors=True)
-        algorithm.save_to_path(str(scratch.resolve()))
-        (scratch / self.progress.name).write_text(json.dumps(progress), encoding="utf-8")
+        algorithm.save_to_path(str(self._new.resolve()))
+        (self._new / self.progress.name).write_text(json.dumps(progress), encoding="utf-8")
         if self.rllib.exists():
-            self.rllib.replace(old)
-        scratch.replace(self.rllib)
-        shutil.rmtree(old, ignore_errors=True)
+            self.rllib.replace(self._old)
+        self._new.replace(self.rllib)
+        shutil.rmtree(self._old, ignore_errors=True)
 
     def progress_made(self) -> dict[str, Any]:
         """Returns what :meth:`save` was told of the progress.
@@ -148,10 +145,9 @@ class RunFolder:
         Raises:
             ConfigError: If the resume point is damaged.
         """
-        old = self.path / ".rllib-old"
-        if old.exists() and not self.rllib.exists():
+        if self._old.exists() and not self.rllib.exists():
             # Killed between the two renames of a save.
-            old.replace(self.rllib)
+            self._old.replace(self.rllib)
         if not self.rllib.exists():
             return {}
         try:
@@ -212,8 +208,9 @@ class _Run:
                 bar.update(task, completed=done, info=f"{rate:,.0f} decisions/s")
             if self.decisions > last_evaluation and not interrupted():
                 self._evaluate()
+            self.folder.stopped = interrupted()
         policy = self._save()
-        if self.decisions < config.decisions:
+        if self.folder.stopped:
             self.console.print(f"stopped at {self.decisions:,} decisions; go on with --resume")
         return policy
 
@@ -257,8 +254,7 @@ class _Run:
                 "seed": result.seed,
                 "decisions": self.decisions,
             }
-            with self.folder.evaluations.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"against": name, **self.strength[name]}) + "\n")
+            self.folder.add_evaluation({"against": name, **self.strength[name]})
             self.writer.add_scalar(f"strength/{name}", result.margin, self.decisions)
             self.console.print(
                 f"{self.decisions:,} decisions: {result.margin:+.2f} ± {result.half_width:.2f} "
@@ -409,13 +405,14 @@ def train(
     Raises:
         ConfigError: If the config or the folder does not fit, or there is no such cluster.
     """
+    _check_folder(config, folder, resume)
     games = _checked_games(config)
     settings = algorithm_config(config, env_runners)
     torch.set_num_threads(config.threads)
-    with _connected(address, env_runners):
-        if resume:
-            folder.reopen(config)
-        else:
+    with _connected(address, env_runners), folder.owned():
+        # Another process may have been here since.
+        _check_folder(config, folder, resume)
+        if not resume:
             folder.start(config)
         progress = folder.progress_made()
         # A run that goes on is not dealt its first games again.
@@ -430,10 +427,19 @@ def train(
                 run.decisions = progress["decisions"]
                 run.seconds = progress["seconds"]
                 run.strength = progress["strength"]
+            # Before the first save of a run there is nothing to keep.
+            folder.forget_evaluations_after(run.decisions if progress else -1)
             return run.go()
         finally:
             run.writer.close()
             algorithm.stop()
+
+
+def _check_folder(config: Config, folder: RunFolder, resume: bool) -> None:
+    if resume:
+        folder.reopen(config)
+    else:
+        folder.check_new()
 
 
 def _checked_games(config: Config) -> Batch:
@@ -482,29 +488,31 @@ def _connected(address: str | None, env_runners: int) -> Iterator[None]:
             ray.shutdown()
 
 
-@app.command()
 def main(
-    config: Annotated[Path, typer.Argument(help="A YAML file of settings.")],
-    env_runners: Annotated[int, typer.Option(min=0, help="Processes that play.")] = 2,
+    config: ConfigArgument,
+    env_runners: Annotated[
+        int, typer.Option(parser=read_whole, metavar="N", help="Processes that play.")
+    ] = 2,
     address: Annotated[
         str | None, typer.Option(help="Of a Ray cluster, or auto; default: this machine alone.")
     ] = None,
-    resume: Annotated[bool, typer.Option(help="Go on with the run that is there.")] = False,
-    seed: Annotated[int | None, typer.Option(help="Seed in place of the config's.")] = None,
-    decisions: Annotated[int | None, typer.Option(help="Decisions in place of them.")] = None,
-    run: Annotated[Path | None, typer.Option(help="Run folder.")] = None,
+    resume: Resume = False,
+    seed: Seed = None,
+    decisions: Decisions = None,
+    run: Run = None,
 ) -> None:
     """Trains a policy by self-play with RLlib."""
-    changes = {"seed": seed, "decisions": decisions}
-    try:
-        settings = load_config(config, **{k: v for k, v in changes.items() if v is not None})
+    with one_line("what was saved is kept: go on with --resume"):
+        runners = whole("env-runners", env_runners, 0, MAX_WORKERS)
+        settings = load_config(config, **given(seed=seed, decisions=decisions))
         folder = RunFolder(run or Path("runs") / f"{settings.name}-{settings.seed}-rllib")
-        train(settings, folder, env_runners=env_runners, address=address, resume=resume)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        raise typer.Exit(2) from None
-    print(f"policy: {folder.checkpoint}")
+        train(settings, folder, env_runners=runners, address=address, resume=resume)
+        print(f"policy: {folder.checkpoint}")
+        if folder.stopped:
+            raise typer.Exit(INTERRUPTED)
 
+
+app = app_of(main)
 
 if __name__ == "__main__":
     app()

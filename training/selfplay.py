@@ -221,6 +221,11 @@ class _Run:
             while model.num_timesteps < config.decisions and not interrupted():
                 before = model.num_timesteps
                 model.update(self.play, config.decisions)
+                if not all(weight.isfinite().all() for weight in model.policy.parameters()):
+                    raise ConfigError(
+                        f"config {config.name}: learning went astray at {model.num_timesteps:,} "
+                        f"decisions; a lower learning_rate may help"
+                    )
                 rate = model.logger.name_to_value["time/decisions_per_second"]
                 updates = model.num_timesteps // (config.games * config.steps)
                 if self.past and updates % config.past_every == 0:

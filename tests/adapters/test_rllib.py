@@ -360,7 +360,7 @@ def test_a_run_saves_a_checkpoint_goes_on_and_is_as_long_as_asked_for(tmp_path: 
     for found, saved in zip(same.network.parameters(), first.network.parameters(), strict=True):
         assert torch.equal(found, saved)
     longer = make_config(settings(decisions=1024), "tiny")
-    with pytest.raises(ConfigError, match="not an empty folder"):
+    with pytest.raises(ConfigError, match="is not empty"):
         rllib_selfplay.train(longer, folder, env_runners=0)
     policy = rllib_selfplay.train(longer, folder, env_runners=2, resume=True)
     card = load_policy(str(folder.checkpoint)).card  # type: ignore[attr-defined]
