@@ -194,7 +194,7 @@ class Config(Settings):
     @classmethod
     def _shares(cls, shares: dict[str, float], info: ValidationInfo) -> dict[str, float]:
         faults = [
-            f"{info.field_name}.{policy}={share} is not a share above 0 and up to 1"
+            f"{info.field_name}.{_short(policy)}={share} is not a share above 0 and up to 1"
             for policy, share in shares.items()
             if not 0 < share <= 1
         ]
@@ -274,7 +274,7 @@ def load_settings(kind: type[AnySettings], path: str | Path, **changes: Any) -> 
         content = read_yaml(file)
     except ValueError as error:
         hint = ""
-        if not Path(path).suffix:
+        if Path(path).name == str(path):
             hint = f"; the shipped ones: {', '.join(shipped_configs())}"
         raise ConfigError(f"config {path} cannot be read: {error}{hint}") from None
     if not isinstance(content, dict):
@@ -302,19 +302,19 @@ def make_settings(kind: type[AnySettings], content: dict[str, Any], source: str)
                 faults.append(f"unknown key {_short(key)!r} (known: {known})")
             else:
                 value = f"={_short(fault['input'], repr)}" if key else ""
-                message = fault["msg"].removeprefix("Value error, ")
+                message = _short(fault["msg"].removeprefix("Value error, "), most=1000)
                 faults.append(f"{key}{value}: {message}{_range(kind, fault['loc'])}".lstrip(": "))
         raise ConfigError(f"config {source}: {'; '.join(faults)}") from None
 
 
-def _short(value: Any, text_of: Callable[[Any], str] = str) -> str:
+def _short(value: Any, text_of: Callable[[Any], str] = str, most: int = 80) -> str:
     """Writes a value for a message, however long it is."""
     try:
         text = text_of(value)
     except (ValueError, RecursionError):
         # Python writes no whole number of more than 4,300 digits.
-        return f"a {type(value).__name__} too long to write"
-    return text if len(text) <= 80 else f"{text[:77]}..."
+        return f"(a value of type {type(value).__name__}, too long to write)"
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def _range(kind: type[BaseModel], loc: tuple[int | str, ...]) -> str:
@@ -339,6 +339,6 @@ def _range(kind: type[BaseModel], loc: tuple[int | str, ...]) -> str:
     }
     if len(limits) < 2:
         return ""
-    low = f"above {limits['gt']}" if "gt" in limits else f"{limits['ge']}"
+    low = f"above {limits['gt']}, up" if "gt" in limits else f"{limits['ge']}"
     high = f"below {limits['lt']}" if "lt" in limits else f"{limits['le']}"
     return f" (allowed: {low} to {high})"

@@ -68,7 +68,7 @@ def _lines(path: Path, *moment: str) -> list[dict[str, Any]]:
     try:
         lines = {tuple(line[key] for key in moment): line for line in read_lines(path)}
     except (OSError, ConfigError) as error:
-        raise CurveError(str(error)) from None
+        raise CurveError(f"{path} cannot be read: {error}") from None
     except (KeyError, TypeError) as error:
         raise CurveError(f"{path} is of another version: {error}") from None
     if not lines:

@@ -6,6 +6,7 @@ meant to do that is rarer than a mistake.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,10 +55,10 @@ def read_yaml(path: Path) -> Any:
 
 def _faults(loader: yaml.SafeLoader, top: yaml.Node) -> Iterator[str]:
     """Finds what the library itself lets pass."""
-    waiting = [(top, 0)]
+    waiting = deque([(top, 0)])
     seen = 0
     while waiting:
-        node, depth = waiting.pop()
+        node, depth = waiting.popleft()
         seen += 1
         line = node.start_mark.line + 1
         if depth > MAX_DEPTH:
