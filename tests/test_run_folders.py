@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -368,8 +369,7 @@ def test_a_distillation_that_cannot_go_is_refused_before_its_folder_is_written(
         ({"rules": {"players": 5}, "games": 0}, "allowed: 2, 3 or 4; games=0"),
         (
             {"minibatch": 10**6, "teammates": {"greedy": 0.7, "random": 0.7}},
-            "add up to 1.4; allowed: up to 1; teammates are possible in a partnership alone; "
-            "minibatch=1000000 is more than games * steps=256",
+            "allowed: up to 1; teammates are possible in a partnership alone; minibatch=1000000",
         ),
     ],
 )
@@ -692,3 +692,18 @@ def test_scripts_of_training_explain_themselves(name: str) -> None:
     result = CliRunner().invoke(import_module(f"training.{name}").app, ["--help"])
     assert result.exit_code == 0
     assert "Usage" in result.stdout
+
+
+def test_a_wheel_holds_training_and_configs_inside_the_package_alone(tmp_path: Path) -> None:
+    wheel = pytest.importorskip("hatchling.builders.wheel", reason="the wheel's builder")
+    with zipfile.ZipFile(
+        next(wheel.WheelBuilder(str(ROOT)).build(directory=str(tmp_path)))
+    ) as file:
+        names = set(file.namelist())
+    assert {name.split("/")[0].partition("-")[0] for name in names} == {"escoba_env"}
+    assert {"escoba_env/training/__init__.py", "escoba_env/configs/quick.yaml"} <= names
+    assert {
+        f"escoba_env/training/{path.name}" for path in (ROOT / "training").glob("*.py")
+    } <= names
+    # It stands for that folder in a checkout.
+    assert "escoba_env/training.py" not in names
