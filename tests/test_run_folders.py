@@ -675,6 +675,7 @@ def test_ctrl_c_while_a_command_imports_is_one_line(tmp_path: Path, command: tup
 
 def test_training_is_found_in_the_package_from_anywhere(tmp_path: Path) -> None:
     code = (
+        "import escoba_env.training.commands;"
         "import escoba_env.training.labels as labels, escoba_env.training.config as config;"
         "print(labels.LabelUnit.__module__, config.CONFIGS.name)"
     )

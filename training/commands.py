@@ -15,8 +15,6 @@ from typing import Annotated, Any
 
 import typer
 
-from escoba_env.cli.common import REFUSALS, fail, read_whole, say_interrupted
-
 from .stopping import INTERRUPTED, ending_while_importing
 
 # What stands behind an extra, by the module that is missed first.
@@ -49,13 +47,11 @@ ConfigArgument = Annotated[
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that is there.")]
 Seed = Annotated[
     int | None,
-    typer.Option(parser=read_whole, metavar="N", help="Seed in place of the config's."),
+    typer.Option(metavar="N", help="Seed in place of the config's."),
 ]
 Decisions = Annotated[
     int | None,
-    typer.Option(
-        parser=read_whole, metavar="N", help="Decisions to learn from in place of the config's."
-    ),
+    typer.Option(metavar="N", help="Decisions to learn from in place of the config's."),
 ]
 Run = Annotated[
     Path | None,
@@ -97,9 +93,7 @@ def distil(
     run: Run = None,
     workers: Annotated[
         int | None,
-        typer.Option(
-            parser=read_whole, metavar="N", help="Processes that label; default: one a core."
-        ),
+        typer.Option(metavar="N", help="Processes that label; default: one a core."),
     ] = None,
 ) -> None:
     """Train a policy on what a search says of every action."""
@@ -120,6 +114,9 @@ def one_line(stopped: str) -> Iterator[None]:
     Args:
         stopped: What to say of work that Ctrl-C has stopped.
     """
+    # Here, because that package lists the commands of this file.
+    from escoba_env.cli.common import REFUSALS, fail, say_interrupted
+
     before = threading.excepthook
     threading.excepthook = _said_elsewhere
     try:
