@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from escoba_env.batch import check_seed
 from escoba_env.checks import whole
 from escoba_env.engine.record import TWELFTHS, lower
-from escoba_env.evaluation.pool import AnyWorkers, check_workers
+from escoba_env.evaluation.pool import AnyWorkers, Store, check_workers
 from escoba_env.evaluation.units import (
     UNIT_DEALS,
     A,
@@ -144,6 +144,7 @@ def evaluate(
     seed: int = 0,
     chunk: int = UNIT_DEALS,
     workers: AnyWorkers = 1,
+    folder: str | Path | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     **fields: Any,
 ) -> Evaluation:
@@ -170,6 +171,8 @@ def evaluate(
         workers: Processes that play, or ``RayWorkers``. Results do not depend on it. With others
             than 1, A and B are names or folders, and a script that calls this is guarded by
             ``if __name__ == "__main__"``.
+        folder: Where results are kept; deals whose results are there already are not played again.
+            A and B are names or folders then.
         on_progress: Called after each chunk, or part of one, with the deals and the rounds finished
             so far.
         **fields: Fields of ``Rules`` that replace those of ``rules``.
@@ -180,6 +183,7 @@ def evaluate(
         ValueError: If another argument is not possible, by name.
         Interrupted: On Ctrl-C, if at least two deals were finished; it is a ``KeyboardInterrupt``
             that holds the result so far.
+        StoreError: If results can no longer be kept, with the result as for ``Interrupted``.
     """
     rules = make_rules(rules, **fields)
     deals = whole("deals", deals, 2, MAX_DEALS)
@@ -188,10 +192,17 @@ def evaluate(
     policies = (a, b)
     for policy in policies:
         load_policy(policy)
-        if check_workers(workers) != 1 and not isinstance(policy, str | Path):
+        if isinstance(policy, str | Path):
+            continue
+        if check_workers(workers) != 1:
             raise ValueError(
                 f"policy {policy!r} with workers={workers} is not possible; allowed: names and "
                 f"folders, which other processes can load"
+            )
+        if folder is not None:
+            raise ValueError(
+                f"policy {policy!r} with folder={str(folder)!r} is not possible; allowed: names "
+                f"and folders, by which kept results are found again"
             )
     lower(rules, episode)
     seed = check_seed(seed)
@@ -221,6 +232,7 @@ def evaluate(
         seed=seed,
         block=chunk,
         workers=workers,
+        store=None if folder is None else Store(folder),
         on_progress=on_progress,
         enough=enough,
     )
