@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from escoba_env.engine.jit import entry, kernel
 
-SHUFFLE, DEALER, DECISION, LEARNER_SEAT = range(4)
+SHUFFLE, DEALER, DECISION, LEARNER_SEAT, KEY_SEED = range(5)
 """Purposes: which of a game's streams a number belongs to."""
 
 _WORD = 0xFFFFFFFF
@@ -110,8 +110,14 @@ def hashed(number):
 
 @entry
 def decision_key(seed, game_index, counter):
-    """A 63-bit key for one decision of a policy: see ``Views.keys``."""
-    w0, w1, _, _ = block_of(seed, game_index, counter, DECISION, 0)
+    """A 63-bit key for one decision of a policy: see ``Views.keys``.
+
+    Keys are given to policies, cards are hidden from them, so both must not come from one stream.
+    Keys have a seed of their own, which is drawn from the game's. Nobody who knows every key can
+    work back to the game's seed, except by trying seeds: those of evaluations are drawn from 2^63.
+    """
+    w0, w1, _, _ = block_of(seed, 0, 0, KEY_SEED, 0)
+    w0, w1, _, _ = block_of((w0 << 31) ^ w1, game_index, counter, DECISION, 0)
     return (w0 << 31) ^ w1
 
 
