@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from escoba_env.batch import MAX_SEED, Batch
-from escoba_env.engine.rng import DECISION, philox
+from escoba_env.engine.rng import DECISION, GUESSABLE, philox
 from escoba_env.evaluation import (
     Interrupted,
     Ladder,
@@ -41,7 +41,7 @@ def test_drawn_seeds_are_of_63_bits_and_differ() -> None:
     # Taken at import, before all tests are given the same seed.
     seeds = {draw_seed() for _ in range(200)}
     assert len(seeds) == 200
-    assert min(seeds) >= 0
+    assert min(seeds) >= GUESSABLE
     assert 2**62 < max(seeds) <= MAX_SEED
 
 
@@ -171,13 +171,25 @@ def test_fresh_is_true_or_false() -> None:
 
 
 def test_keys_are_not_drawn_with_the_seed_that_deals_the_cards() -> None:
-    batch = Batch(50)
-    batch.reset(3)
-    # The first decision of each game, by the game's own seed, as it is for the cards.
-    words = [philox(DECISION << 28, 0, game, 0, 3, 0) for game in range(50)]
-    keys = batch.views().keys.tolist()
-    assert len(set(keys)) == 50
-    assert not set(keys) & {(int(a) << 31) ^ int(b) for a, b, _, _ in words}
+    def keys_of(seed: int) -> list[int]:
+        batch = Batch(50)
+        batch.reset(seed)
+        keys: list[int] = batch.views().keys.tolist()
+        return keys
+
+    def with_the_games_seed(seed: int) -> list[int]:
+        # The first decision of each game.
+        words = [philox(DECISION << 28, 0, g, 0, seed % 2**32, seed >> 32) for g in range(50)]
+        return [(int(a) << 31) ^ int(b) for a, b, _, _ in words]
+
+    for seed in (GUESSABLE, 3 * GUESSABLE + 5, MAX_SEED):
+        keys = keys_of(seed)
+        assert len(set(keys)) == 50
+        assert min(keys) >= 0
+        assert not set(keys) & set(with_the_games_seed(seed))
+    # Results of small seeds, such as a ladder's, stay what they were.
+    for seed in (3, 1_515_151_515, GUESSABLE - 1):
+        assert keys_of(seed) == with_the_games_seed(seed)
 
 
 def test_keys_are_those_of_the_game_and_the_decision_alone() -> None:

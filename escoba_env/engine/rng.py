@@ -13,6 +13,9 @@ from escoba_env.engine.jit import entry, kernel
 SHUFFLE, DEALER, DECISION, LEARNER_SEAT, KEY_SEED = range(5)
 """Purposes: which of a game's streams a number belongs to."""
 
+GUESSABLE = 1 << 32
+"""Seeds below this are so few that all of them can be tried."""
+
 _WORD = 0xFFFFFFFF
 
 
@@ -112,12 +115,15 @@ def hashed(number):
 def decision_key(seed, game_index, counter):
     """A 63-bit key for one decision of a policy: see ``Views.keys``.
 
-    Keys are given to policies, cards are hidden from them, so both must not come from one stream.
-    Keys have a seed of their own, which is drawn from the game's. Nobody who knows every key can
-    work back to the game's seed, except by trying seeds: those of evaluations are drawn from 2^63.
+    Policies are given keys, and cards are hidden from them, so the keys of a seed that nobody can
+    guess are drawn with a seed of their own, which follows from it and not the other way round.
+    Whoever can try all seeds finds the cards from any key: below ``GUESSABLE`` keys are drawn with
+    the game's seed, as ever, so that ladders and results of such seeds stay what they are.
     """
-    w0, w1, _, _ = block_of(seed, 0, 0, KEY_SEED, 0)
-    w0, w1, _, _ = block_of((w0 << 31) ^ w1, game_index, counter, DECISION, 0)
+    if seed >= GUESSABLE:
+        w0, w1, _, _ = block_of(seed, 0, 0, KEY_SEED, 0)
+        seed = (w0 << 31) ^ w1
+    w0, w1, _, _ = block_of(seed, game_index, counter, DECISION, 0)
     return (w0 << 31) ^ w1
 
 

@@ -81,13 +81,13 @@ class Ladder:
         weight: Any
         for opponent, weight in self.opponents:
             number = isinstance(weight, int | float) and not isinstance(weight, bool)
-            # A whole number may be too large to be a float.
-            if not number or not 0 <= weight <= sys.float_info.max:
+            if not number or not weight >= 0:
                 raise ValueError(
                     f"weight {shown(weight)} of opponent {shown(opponent)} is not possible; "
                     f"allowed: a number from 0"
                 )
         total = sum(weight for _, weight in self.opponents)
+        # A whole number may be too large to be a float.
         if not 0 < total <= sys.float_info.max:
             raise ValueError(
                 f"weights of opponents sum to {shown(total)}; allowed: a sum above 0 that is a "

@@ -10,14 +10,15 @@ import secrets
 from pathlib import Path
 
 from escoba_env.batch import check_seed
+from escoba_env.engine.rng import GUESSABLE
 from escoba_env.evaluation.pool import Store
 
 SEED_BITS = 63
 
 
 def draw_seed() -> int:
-    """Draws a seed that nobody can guess."""
-    return secrets.randbits(SEED_BITS)
+    """Draws a seed that nobody can guess: any of ``SEED_BITS`` bits that is not ``GUESSABLE``."""
+    return GUESSABLE + secrets.randbelow((1 << SEED_BITS) - GUESSABLE)
 
 
 def open_store(folder: str | Path | None, seed: int | None) -> tuple[Store | None, int]:
