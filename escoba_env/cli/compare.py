@@ -125,7 +125,7 @@ def _evaluate(
     )
     _show(result, lambda: [_evaluation_table(result, deals)], as_json, folder is not None)
     if result.complete and result.precision_reached is False:
-        typer.echo(f"Note: {_not_reached(result)}; more deals: --deals", err=True)
+        typer.echo(f"Note: precision {_not_reached(result)}; more deals: --deals", err=True)
     _end(code)
 
 
@@ -368,7 +368,7 @@ def _deals_text(result: Any, asked: int) -> str:
 
 
 def _not_reached(result: Evaluation) -> str:
-    return f"precision {result.precision:g} was not reached in {result.deals:,} deals"
+    return f"{result.precision:g} was not reached in {result.deals:,} deals"
 
 
 def _evaluation_table(result: Evaluation, asked: int) -> Table:
