@@ -433,7 +433,7 @@ def test_a_signal_ends_a_command_with_its_processes_in_one_line(
     ]
     running = subprocess.Popen(
         command,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "200"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -518,10 +518,8 @@ def test_no_encoding_of_the_output_fails(
     text = result.stdout_bytes.decode(charset)
     if "{name}" in arguments:
         assert ("±" in text) == (charset != "ascii")
-        assert ("+-" in text) == (charset == "ascii")
+        assert (" +- " in text) == (charset == "ascii")
         assert ("ñ" in text) == (charset != "ascii")
-        lines = [len(line) for line in text.splitlines() if line.startswith(("+", "|", "│", "┌"))]
-        assert lines
         result = CliRunner(charset=charset).invoke(app, [*command, "--json"], prog_name="escoba")
         assert result.exit_code == 0, result.exception
         assert name in json.dumps(

@@ -472,13 +472,19 @@ def print_json(content: dict[str, Any]) -> None:
     typer.echo(text if can_print(text) else json.dumps(content, indent=2))
 
 
+class _Output(Console):
+    def on_broken_pipe(self) -> None:
+        """Tells the caller, who may have a result to save; Rich would end the process."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 def print_table(table: Table) -> None:
     """Prints a table."""
     # Where there is little room, names that begin alike must still differ.
     for column in table.columns:
         column.overflow = "fold"
     # Names and values are text, whatever brackets and colons are in them.
-    Console(markup=False, emoji=False, highlight=False).print(table)
+    _Output(markup=False, emoji=False, highlight=False).print(table)
 
 
 def interval_text(margin: float, half_width: float) -> str:
