@@ -10,9 +10,9 @@ import importlib
 import importlib.util
 import inspect
 import json
-import os
 import re
 import sys
+import sysconfig
 import warnings
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
@@ -197,7 +197,7 @@ def _module_files(name: str) -> list[Path]:
     root = own.parents[name.count(".") + (own.stem == "__init__")]
     # This package has a version of its own in the key of every result.
     others = {"escoba_env"}
-    if root.name in ("site-packages", "dist-packages") or root == Path(os.__file__).parent:
+    if root.name in ("site-packages", "dist-packages") or root == Path(sysconfig.get_path("stdlib")):
         others |= {path.name.partition(".")[0] for path in root.iterdir()}
     finder = ModuleFinder([str(root)], excludes=sorted(others - {name.partition(".")[0]}))
     try:
