@@ -9,7 +9,7 @@ Descent, 2019; Timbers et al., Approximate Exploitability, 2022): a best respons
 much. The learner plays one side, and the policy plays all others, deterministically as it does
 everywhere. It begins from the policy's own weights where it is such a network, which beats a
 learner that has to find out everything by itself, and from new ones with ``--fresh``. Of all that
-it has been on the way, the beginning among them, the best is measured, on other deals.
+it has been on the way, the beginning among them, the best is measured, on deals drawn afterwards.
 
 A search that is not trained at all is measured as well: whatever wins from the policy bounds it.
 Of a policy of matches it is matches that both play for, and what counts is those won and lost.
@@ -18,6 +18,7 @@ Of a policy of matches it is matches that both play for, and what counts is thos
 from __future__ import annotations
 
 import json
+import secrets
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,8 +40,6 @@ from training.selfplay import games_of, train
 
 RESULT = "best_response.json"
 """In the run folder: what the opponents gain."""
-EVALUATION_SEED = 2_000_003
-"""Seed of the deals that the gain is measured on, apart from those that are learned from."""
 
 EVERY = 125_000
 """Decisions after which the opponent is compared with the best that it has been."""
@@ -108,10 +107,13 @@ def best_response(
     if learned.card.training["decisions"] < decisions:
         raise KeyboardInterrupt("training was stopped")
 
+    # Drawn now that nothing is left to choose, so that nothing was chosen on these deals.
+    drawn = secrets.randbits(63)
+
     def measured(opponent: str, deals: int) -> Evaluation:
         return evaluate(
             opponent, policy, config.table(), episode=config.episode, deals=deals,
-            seed=EVALUATION_SEED, workers=workers or cores(),
+            seed=drawn, workers=workers or cores(),
         )  # fmt: skip
 
     search = SEARCH
@@ -123,7 +125,7 @@ def best_response(
     content = {
         "policy": policy,
         **_gain(trained),
-        "seed": EVALUATION_SEED,
+        "seed": drawn,
         "best_after": best,
         "search": {
             "opponent": search,
@@ -149,7 +151,7 @@ def for_card(folder: Path) -> dict[str, Any]:
     Raises:
         ConfigError: If it is damaged or of another version.
     """
-    kept = ["deals", "decisions", "best_after", "from_the_policys_weights"]
+    kept = ["seed", "deals", "decisions", "best_after", "from_the_policys_weights"]
     try:
         content = json.loads((folder / RESULT).read_text(encoding="utf-8"))
         search = {**content["search"], **_rounded(content["search"])}
