@@ -694,6 +694,8 @@ POSITION = Game(seed=1).to_text()
         ((*PLAY, "--deals", "9" * 5000), ("--deals", "a whole number")),
         ((*PLAY, "--precision", "9" * 5000), ("precision inf",)),
         ((*PLAY, "--seed", "9" * 4000), ("seed 9", "...9", "a whole number, 0 to")),
+        ((*PLAY, "--folder", "x" * 5000), ("results cannot be kept in 'xx", "too long")),
+        ((*TOURNAMENT, "--plot", "x" * 5000), ("plot 'xx", ".png, .svg or .pdf")),
         ((*PLAY, "--rule", "x" * 5000), ("--rule 'xx", "FIELD=VALUE")),
         ((*PLAY, "--" + "x" * 5000), ("No such option",)),
         (("x" * 5000,), ("command 'xx",)),

@@ -215,7 +215,7 @@ def evaluate(
             )
         if folder is not None:
             raise ValueError(
-                f"policy {shown(policy)} with folder={str(folder)!r} is not possible; "
+                f"policy {shown(policy)} with folder={shown(folder)} is not possible; "
                 f"allowed: names and folders, by which kept results are found again"
             )
     lower(rules, episode)

@@ -197,7 +197,8 @@ def _module_files(name: str) -> list[Path]:
     root = own.parents[name.count(".") + (own.stem == "__init__")]
     # This package has a version of its own in the key of every result.
     others = {"escoba_env"}
-    if root.name in ("site-packages", "dist-packages") or root == Path(sysconfig.get_path("stdlib")):
+    standard = Path(sysconfig.get_path("stdlib"))
+    if root == standard or root.name in ("site-packages", "dist-packages"):
         others |= {path.name.partition(".")[0] for path in root.iterdir()}
     finder = ModuleFinder([str(root)], excludes=sorted(others - {name.partition(".")[0]}))
     try:
