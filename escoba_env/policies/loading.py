@@ -206,7 +206,9 @@ def _module_files(name: str) -> list[Path]:
     except (ImportError, SyntaxError):
         # It cannot be imported either, which is told when it is.
         return [own]
-    return sorted({own, *(Path(one.__file__) for one in finder.modules.values() if one.__file__)})
+    # A part of Python's own library whose stubs leave this out.
+    found = (getattr(one, "__file__", None) for one in finder.modules.values())
+    return sorted({own, *(Path(file) for file in found if file)})
 
 
 def _policy_of(value: Any) -> Policy:
