@@ -18,7 +18,6 @@ Of a policy of matches it is matches that both play for, and what counts is thos
 from __future__ import annotations
 
 import json
-import secrets
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ import typer
 from rich.console import Console
 
 from escoba_env.evaluation import Evaluation, cores, evaluate
+from escoba_env.evaluation.seeds import draw_seed
 from escoba_env.files import write_whole
 from escoba_env.policies import load_policy
 from escoba_env.policies.checkpoint import CheckpointError
@@ -108,7 +108,7 @@ def best_response(
         raise KeyboardInterrupt("training was stopped")
 
     # Drawn now that nothing is left to choose, so that nothing was chosen on these deals.
-    drawn = secrets.randbits(63)
+    drawn = draw_seed()
 
     def measured(opponent: str, deals: int) -> Evaluation:
         return evaluate(

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -30,6 +30,7 @@ from rich.console import Console
 
 from escoba_env.checks import whole
 from escoba_env.evaluation import Evaluation, cores, cross_play, evaluate, ladder
+from escoba_env.evaluation.seeds import draw_seed
 from escoba_env.files import write_whole
 from escoba_env.policies.checkpoint import tables_of
 from escoba_env.policies.learned import LearnedPolicy
@@ -221,22 +222,19 @@ def measure(
         margins[key] = found
         console.print(f"{found.margin:+.3f} ± {found.half_width:.3f} over {key}")
 
+    def over(opponent: str, rules: Rules, deals: int) -> Margin:
+        with _bar(console, opponent, deals) as on_progress:
+            result = evaluate(
+                name, opponent, rules, episode=card.episode, deals=deals, seed=draw.seed,
+                chunk=CHUNK, workers=cores(), folder=folder, on_progress=on_progress,
+            )  # fmt: skip
+        return _margin(result)
+
     for rules in tables:
         for opponent in (*OPPONENTS, *([start] if start else [])):
-            number = plan.start_deals if opponent == start else plan.deals
-            share = max(2, number // len(tables))
-            result = _with_bar(
-                console,
-                opponent,
-                share,
-                lambda on_progress, opponent=opponent, rules=rules, share=share: evaluate(
-                    name, opponent, rules, episode=card.episode, deals=share, seed=draw.seed,
-                    chunk=CHUNK, workers=cores(), folder=folder, on_progress=on_progress,
-                ),
-            )  # fmt: skip
-            keep(
-                opponent if len(tables) == 1 else f"{opponent} at {table_name(rules)}", _of(result)
-            )
+            key = opponent if len(tables) == 1 else f"{opponent} at {table_name(rules)}"
+            deals = plan.start_deals if opponent == start else plan.deals
+            keep(key, over(opponent, rules, max(2, deals // len(tables))))
         if rules.partnership and len(tables) == 1:
             beside = _beside(name, rules, card.episode, plan.deals, draw.seed, folder, console)
             keep("counting, beside counting", beside)
@@ -292,7 +290,7 @@ def _draw(policy: LearnedPolicy, folder: Path, plan: Plan) -> Draw:
                 )
         return found
     drawn = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    draw = Draw.model_validate({"seed": secrets.randbits(63), "drawn": drawn, **now})
+    draw = Draw.model_validate({"seed": draw_seed(), "drawn": drawn, **now})
     write_whole(path, draw.model_dump_json(indent=2) + "\n")
     return draw
 
@@ -308,15 +306,15 @@ def _plays_the_ladder(policy: LearnedPolicy) -> bool:
     return tables_of(card) == [make_rules("classic")] and card.episode == "round"
 
 
-def _with_bar(
-    console: Console, what: str, deals: int, play: Callable[[Callable[[int, int], None]], Any]
-) -> Any:
+@contextmanager
+def _bar(console: Console, what: str, deals: int) -> Iterator[Callable[[int, int], None]]:
+    """Shows a bar; yields what is called with the deals and rounds played so far."""
     with bar_of(console) as bar:
         task = bar.add_task(what, total=deals, info="deals")
-        return play(lambda done, _rounds: bar.update(task, completed=done))
+        yield lambda done, _rounds: bar.update(task, completed=done)
 
 
-def _of(result: Evaluation) -> Margin:
+def _margin(result: Evaluation) -> Margin:
     games = games_of(result) if result.episode == "match" else {}
     return Margin(
         margin=round(result.margin, 4),
@@ -330,16 +328,12 @@ def _beside(
     name: str, rules: Rules, episode: str, deals: int, seed: int, folder: Path, console: Console
 ) -> Margin:
     """What the policy and ``counting``, as partners, win from two of ``counting``."""
-    played = _with_bar(
-        console,
-        "beside counting",
-        # The policy beside itself and beside ``counting``, and two of ``counting``.
-        3 * deals,
-        lambda on_progress: cross_play(
+    # Three tables: the policy beside itself, beside ``counting``, and two of ``counting``.
+    with _bar(console, "beside counting", 3 * deals) as on_progress:
+        played = cross_play(
             [name, "counting"], rules, against="counting", episode=episode, deals=deals,
             seed=seed, workers=cores(), folder=folder, on_progress=on_progress,
-        ),
-    )  # fmt: skip
+        )  # fmt: skip
     (mixed,) = [pair for pair in played.partners if pair.a != pair.b]
     return Margin(
         margin=round(mixed.margin, 4), half_width=round(mixed.half_width, 4), deals=played.deals
