@@ -155,7 +155,8 @@ class Views:
         records: Array (n,) of dtype ``STATE``; field ``viewer`` is the seat.
         keys: int64 (n,): a random key for each decision, from which a stochastic policy draws. It
             depends on the game and the decision alone, so results do not depend on batch size,
-            order or threads.
+            order or threads. They tell nothing about the cards unless somebody can guess the
+            seed, so draw the seed of a fair measurement, as ``evaluate`` does.
     """
 
     __slots__ = ("episode", "keys", "records", "rules", "spec")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def whole(name: str, value: Any, low: int, high: int, allowed: str | None = None
         number = low - 1
     if isinstance(value, bool | np.bool_) or not low <= number <= high:
         allowed = allowed or f"a whole number, {low} to {high}"
-        raise ValueError(f"{name} {value!r} is not possible; allowed: {allowed}")
+        raise ValueError(f"{name} {shown(value)} is not possible; allowed: {allowed}")
     return number
 
 
@@ -66,7 +67,7 @@ def wholes(
     if not right or (limited and not (array.min() >= low and array.max() <= high)):
         expected = "one dimension" if shape is None else f"shape {shape}"
         raise ValueError(
-            f"{name} {_short(values)} are {array.dtype} of shape {array.shape}; "
+            f"{name} {shown(values)} are {array.dtype} of shape {array.shape}; "
             f"allowed: integers of {expected}{f', each {low} to {high}' if limited else ''}"
         )
     return array.astype(np.int64, copy=False)
@@ -79,7 +80,7 @@ def path_of(name: str, value: Any) -> Path:
         ValueError: If it is no text and no path, or one that no file can have.
     """
     if not isinstance(value, str | Path) or str(value) == "" or "\0" in str(value):
-        raise ValueError(f"{name} {value!r} is not possible; allowed: a path")
+        raise ValueError(f"{name} {shown(value)} is not possible; allowed: a path")
     return Path(value)
 
 
@@ -90,7 +91,7 @@ def one_of(name: str, value: Any, choices: Collection[str]) -> str:
         ValueError: If it is another one.
     """
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} {value!r} is unknown; allowed: {', '.join(choices)}")
+        raise ValueError(f"{name} {shown(value)} is unknown; allowed: {', '.join(choices)}")
     return value
 
 
@@ -106,11 +107,27 @@ def buffer(name: str, array: Any, shape: tuple[int, ...], dtype: Any) -> NDArray
         rest = "" if array.flags.writeable else ", read-only"
         found = f"{array.dtype} of shape {array.shape}{rest}"
     else:
-        found = _short(array)
+        found = shown(array)
     wanted = f"a writeable {np.dtype(dtype)} array of shape {shape}"
     raise ValueError(f"{name} is {found}; allowed: {wanted}")
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+def shown(value: Any) -> str:
+    """Writes a value for an error message: its ``repr``, of which at most 160 characters are kept.
+
+    The middle is left out, as a long path differs at its end. The ``repr`` of a whole number of
+    more than 4,300 digits is itself an error in Python: such a number is told by its size.
+    """
+    try:
+        text = repr(value)
+    except Exception as error:  # noqa: BLE001  (the repr is other people's code)
+        if isinstance(value, int):
+            return f"a whole number of {value.bit_length()} bits"
+        text = f"<{type(value).__name__} without a repr: {type(error).__name__}>"
+    return text if len(text) <= 160 else f"{text[:100]}...{text[-57:]}"
+
+
+def suggestion(value: Any, known: Iterable[str]) -> str:
+    """Returns ``"; did you mean 'greedy'?"`` for a name close to a known one, else ``""``."""
+    close = difflib.get_close_matches(str(value)[:80], list(known), 1)
+    return f"; did you mean {close[0]!r}?" if close else ""

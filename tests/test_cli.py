@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from escoba_env.analysis import analyse
 from escoba_env.cli import app
+from escoba_env.cli.common import _Pace
 from escoba_env.evaluation import (
     Interrupted,
     Ladder,
@@ -25,7 +31,7 @@ from escoba_env.evaluation import (
     tournament,
 )
 from escoba_env.game import Game
-from escoba_env.policies import BUILTIN
+from escoba_env.policies import BUILTIN, GreedyPolicy
 from escoba_env.replay import Replay, play_game
 from escoba_env.rules import PRESETS, Rules, make_rules
 
@@ -82,11 +88,11 @@ def test_the_table_shows_margin_interval_and_shares() -> None:
     result = escoba("evaluate", "greedy", "random", "--deals", "20", "--players", "3")
     assert result.exit_code == 0
     assert result.stderr == ""
-    expected = evaluate("greedy", "random", players=3, deals=20)
+    expected = evaluate("greedy", "random", players=3, deals=20)  # the same seed: see conftest
     for text in (
         "greedy against random",
         "players=3",
-        "20 (seed 0), each 3 times",
+        f"20 (seed {expected.seed}), each 3 times",
         f"{expected.margin:+.3f} ± {expected.half_width:.3f}",
         f"{expected.wins / expected.games:.1%}",
         "escobas per round",
@@ -223,6 +229,52 @@ def test_ladder_prints_the_score(tmp_path: Path) -> None:
     assert "greedy on ladder small" in shown.stdout
 
 
+def test_a_seed_that_was_drawn_is_shown_and_repeats_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn = iter([2**62 + 1, 2**62 + 2])
+    monkeypatch.setattr("escoba_env.evaluation.seeds.draw_seed", lambda: next(drawn))
+    command = ("evaluate", "greedy", "random", "--deals", "4")
+    assert f"(seed {2**62 + 1})" in escoba(*command).stdout
+    values = as_json(*command)
+    assert values["seed"] == 2**62 + 2
+    assert as_json(*command, "--seed", str(2**62 + 2)) == values
+
+
+@pytest.mark.usefixtures("_ladder")
+def test_a_fresh_ladder_shows_both_and_their_difference() -> None:
+    shown = escoba("ladder", "random", "--ladder", "small", "--fresh").stdout
+    expected = ladder("random", SMALL, fresh=True)
+    assert expected.fresh is not None
+    assert expected.gap is not None
+    for score in (expected.score, expected.fresh.score, expected.gap):
+        assert f"{score:+.3f} ± " in shown
+    assert "random on ladder small, fresh deals" in shown
+    values = as_json("ladder", "random", "--ladder", "small", "--fresh")
+    wanted = without_seconds(expected.as_dict())
+    del values["fresh"]["seconds"], wanted["fresh"]["seconds"]
+    assert values == wanted
+
+
+def test_an_evaluation_with_a_folder_goes_on(tmp_path: Path) -> None:
+    command = ("evaluate", "greedy", "random", "--folder", str(tmp_path))
+    first = as_json(*command, "--deals", "4")
+    kept = (tmp_path / "results.jsonl").read_bytes()
+    assert as_json(*command, "--deals", "4") == first
+    assert (tmp_path / "results.jsonl").read_bytes() == kept
+
+
+def test_a_precision_that_was_not_reached_is_told() -> None:
+    command = ("evaluate", "greedy", "random", "--deals", "210", "--precision", "0.001")
+    result = escoba(*command)
+    assert result.exit_code == 0
+    assert "0.001 was not reached in 210 deals" in result.stdout
+    assert "Note: precision 0.001 was not reached in 210 deals" in result.stderr
+    assert json.loads(escoba(*command, "--json").stdout)["precision_reached"] is False
+    reached = escoba(*command[:-2], "--precision", "3")
+    assert "reached" not in reached.stdout + reached.stderr
+
+
 def test_precision_stops_early() -> None:
     values = as_json("evaluate", "greedy", "random", "--precision", "0.2")
     assert values["half_width"] <= values["precision"] == 0.2
@@ -272,7 +324,7 @@ def test_the_checkpoints_for_the_rules_are_asked() -> None:
 
 
 def test_ctrl_c_prints_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    part = evaluate("greedy", "random", deals=100)
+    part = dataclasses.replace(evaluate("greedy", "random", deals=100), complete=False)
 
     def stopped(*arguments: Any, **options: Any) -> Any:
         raise Interrupted(part)
@@ -282,6 +334,7 @@ def test_ctrl_c_prints_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 130
     assert "Interrupted" in result.stderr
     assert f"{part.margin:+.3f}" in result.stdout
+    assert "100 of 1,000, interrupted" in result.stdout
 
     def at_once(*arguments: Any, **options: Any) -> Any:
         raise KeyboardInterrupt
@@ -367,6 +420,204 @@ def test_ctrl_c_elsewhere_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.stderr == "Interrupted: nothing was finished.\n"
 
 
+@pytest.mark.parametrize(("sign", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals of POSIX")
+def test_a_signal_ends_a_command_with_its_processes_in_one_line(
+    tmp_path: Path, sign: str, status: int
+) -> None:
+    begin = "from escoba_env import __main__ as m; from escoba_env.evaluation import pool; "
+    command = [
+        *(sys.executable, "-c", f"{begin}pool.START_AFTER = 0.0; m.main()"),
+        *("evaluate", "random", "greedy", "--deals", "10000000", "--workers", "2"),
+        *("--folder", str(tmp_path)),
+    ]
+    running = subprocess.Popen(
+        command,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "200"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    results = tmp_path / "results.jsonl"
+    deadline = time.monotonic() + 180
+    # The header, the seed, a unit of this process and three of the others.
+    while not results.exists() or results.read_bytes().count(b"\n") < 6:
+        assert running.poll() is None, running.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    running.send_signal(getattr(signal, sign))
+    stdout, stderr = running.communicate()
+    assert running.returncode == status
+    assert stderr == (
+        "Interrupted: the result is that of the deals finished so far; the same command goes on "
+        "from here.\n"
+    )
+    assert re.search(r"of 10,000,000, interrupted \(seed \d{10,}", stdout)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("evaluate", "greedy", "random"),
+        ("tournament", "greedy", "random"),
+        ("crossplay", "greedy", "random"),
+        ("ladder", "greedy"),
+        ("quality", "greedy"),
+        ("record", "greedy", "random", "--out", "x"),
+        ("replay", "x"),
+        ("analyse", "x"),
+        ("rules",),
+        ("policies",),
+        ("export", "classic-2p", "x.onnx"),
+    ],
+    ids=lambda value: value[0],
+)
+def test_ctrl_c_ends_every_command_with_130(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group: Any = typer.main.get_command(app)
+    assert arguments[0] in group.commands
+
+    def stopped(**options: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(group.commands[arguments[0]], "callback", stopped)
+    with pytest.raises(SystemExit) as end:
+        group.main(list(arguments), prog_name="escoba")
+    assert end.value.code == 130
+    assert capsys.readouterr() == ("", "Interrupted: nothing was finished.\n")
+
+
+# -- outputs of any kind --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("charset", ["ascii", "cp1252", "utf-8"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("evaluate", "{name}", "random", "--deals", "2"),
+        ("tournament", "{name}", "random", "--deals", "2"),
+        ("crossplay", "{name}", "random", "--deals", "2"),
+        ("quality", "{name}", "--deals", "2"),
+        ("policies",),
+        ("rules", "classic"),
+        ("evaluate", "--help"),
+    ],
+    ids=lambda value: " ".join(value)[:12],
+)
+def test_no_encoding_of_the_output_fails(
+    charset: str, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A letter of cp1252, one that is of neither, and half of a character.
+    name = "ñ中\udcff"
+    monkeypatch.setattr("escoba_env.policies.loading.BUILTIN", {**BUILTIN, name: GreedyPolicy})
+    monkeypatch.setattr("escoba_env.cli.lists.BUILTIN", {**BUILTIN, name: GreedyPolicy})
+    command = [one.format(name=name) for one in arguments]
+    result = CliRunner(charset=charset).invoke(app, command, prog_name="escoba")
+    assert result.exit_code == 0, result.exception
+    text = result.stdout_bytes.decode(charset)
+    if "{name}" in arguments:
+        assert ("±" in text) == (charset != "ascii")
+        assert (" +- " in text) == (charset == "ascii")
+        assert ("ñ" in text) == (charset != "ascii")
+        result = CliRunner(charset=charset).invoke(app, [*command, "--json"], prog_name="escoba")
+        assert result.exit_code == 0, result.exception
+        assert name in json.dumps(
+            json.loads(result.stdout_bytes.decode(charset)), ensure_ascii=False
+        )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs pipes of POSIX")
+@pytest.mark.parametrize("output", ["full", "closed", "left by its reader"])
+def test_a_result_that_stdout_does_not_take_goes_to_stderr(output: str) -> None:
+    command = ["-m", "escoba_env", "evaluate", "greedy", "random", "--deals", "4"]
+    reader, writer = os.pipe()
+    # Before anything is written: then what is written fails, and nothing waits in a buffer.
+    os.close(reader)
+    if output == "full":
+        if not Path("/dev/full").exists():
+            pytest.skip("needs the files of Linux")
+        os.close(writer)
+        writer = os.open("/dev/full", os.O_WRONLY)
+    elif output == "closed":
+        run = f"import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, *{command}])"
+        command = ["-c", run]
+    done = subprocess.run(
+        [sys.executable, *command],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+    )
+    os.close(writer)
+    first, *rest = done.stderr.splitlines()
+    assert json.loads(first)["games"] == 8
+    expected = {
+        "full": (2, ["Error: the output cannot be read or written: No space left on device"]),
+        "closed": (2, ["Error: the output cannot be read or written: it is closed"]),
+        "left by its reader": (1, []),
+    }
+    assert (done.returncode, rest) == expected[output]
+
+
+def test_files_are_written_before_a_result_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(table: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("escoba_env.cli.compare.print_table", full)
+    result = escoba("tournament", "greedy", "random", "--deals", "4", "--folder", str(tmp_path))
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert json.loads((tmp_path / "tournament.json").read_text())["deals"] == 4
+
+
+def test_a_tilde_is_the_home_folder_in_every_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for option in (["--folder=~/a"], ["--folder", "~/b"]):
+        assert escoba("tournament", "greedy", "random", "--deals", "2", *option).exit_code == 0
+    assert escoba("record", "greedy", "random", "--out=~/c.json").exit_code == 0
+    assert escoba("replay", "~/c.json").exit_code == 0
+    result = escoba("evaluate", "search:rollout=~/d", "random")
+    assert f"policy '{tmp_path}/d' is unknown" in result.stderr.replace("\\", "/")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c.json", "here"]
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+def test_no_switch_is_shown_with_a_type() -> None:
+    for page in (("--help",), ("evaluate", "--help"), ("record", "--help")):
+        shown = escoba(*page).stdout
+        assert "--help" in shown
+        assert "bool" not in shown.lower()
+
+
+def test_the_time_that_is_left_is_reckoned_from_whole_blocks() -> None:
+    pace = _Pace(total=100, block=10, now=0.0)
+    # Blocks of a quick opponent, 5 deals in no time, and a slow one, 5 deals in 4 seconds.
+    assert pace.left(0.0) is None
+    left = []
+    for block in range(10):
+        pace.note(10 * block + 5, 4.0 * block)
+        pace.note(10 * block + 10, 4.0 * block + 4)
+        left.append(pace.left(4.0 * block + 4))
+    assert left == pytest.approx([36 - 4 * block for block in range(10)])
+    assert pace.left(99.0) == 0
+    assert _Pace(None, 10, 0.0).left(1.0) is None
+    # Results that were kept come at once, and say nothing about those that are played.
+    pace = _Pace(total=100, block=10, now=0.0)
+    pace.note(50, 0.001)
+    pace.note(60, 4.001)
+    assert pace.left(4.001) == pytest.approx(16)
+    assert pace.left(5.001) == pytest.approx(15)
+
+
 IMPORTS_ARE_STOPPED = """
 import os, signal, sys
 from escoba_env import __main__ as command
@@ -436,7 +687,21 @@ POSITION = Game(seed=1).to_text()
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (("evaluate", "gredy", "random"), ("policy 'gredy'", "random, greedy")),
+        (("evaluate", "gredy", "random"), ("'gredy'", "random, greedy", "did you mean 'greedy'")),
+        (("evaluate", "search:wrlds=3", "random"), ("'wrlds'", "did you mean 'worlds'")),
+        (("evaluate", "cheat:serch", "random"), ("did you mean 'cheat:search'",)),
+        (("evaluat",), ("command 'evaluat'", "did you mean 'evaluate'")),
+        ((*PLAY, "--deals", "9" * 5000), ("--deals", "a whole number")),
+        ((*PLAY, "--precision", "9" * 5000), ("precision inf",)),
+        ((*PLAY, "--seed", "9" * 4000), ("seed 9", "...9", "a whole number, 0 to")),
+        ((*PLAY, "--folder", "x" * 5000), ("results cannot be kept in 'xx", "too long")),
+        ((*TOURNAMENT, "--plot", "x" * 5000), ("plot 'xx", ".png, .svg or .pdf")),
+        ((*PLAY, "--rule", "x" * 5000), ("--rule 'xx", "FIELD=VALUE")),
+        ((*PLAY, "--" + "x" * 5000), ("No such option",)),
+        (("x" * 5000,), ("command 'xx",)),
+        (("evaluate", "x" * 5000, "random"), ("policy 'xx", "random, greedy")),
+        (("evaluate", "search:worlds=" + "9" * 5000, "random"), ("option worlds '99",)),
+        (("evaluate", "search:" + "x" * 5000 + "=1", "random"), ("policy option 'xx",)),
         (("evaluate", "greedy:x=1", "random"), ("'greedy'", "options", "x")),
         (("evaluate", "greedy"), ("Missing argument 'B'",)),
         ((*PLAY, "--rules", "nope"), ("preset 'nope'", "classic, tabletop")),
@@ -498,5 +763,6 @@ def test_bad_input_is_one_clear_line(arguments: tuple[str, ...], parts: tuple[st
     assert result.stdout == ""
     assert result.stderr.startswith("Error: ")
     assert result.stderr.count("\n") == 1
+    assert len(result.stderr) < 1200
     for part in parts:
         assert part in result.stderr

@@ -386,10 +386,15 @@ def test_a_certain_margin_takes_the_fewest_deals() -> None:
     assert (result.deals, result.half_width) == (200, 0)
 
 
-@pytest.mark.parametrize("value", [0, -0.1, float("nan"), float("inf"), "x", True])
+@pytest.mark.parametrize(
+    "value",
+    [0, -0.1, float("nan"), float("inf"), "x", True, 10**400, 10**5000, -(10**400)],
+    ids=type,
+)
 def test_impossible_precisions_are_refused(value: Any) -> None:
-    with pytest.raises(ValueError, match=r"precision .* allowed: a number above 0"):
+    with pytest.raises(ValueError, match=r"precision .* allowed: a number above 0") as refused:
         evaluate("greedy", "random", precision=value)
+    assert len(str(refused.value)) < 300
 
 
 # -- faults ---------------------------------------------------------------------------------
@@ -399,6 +404,9 @@ def test_an_illegal_action_names_the_policy_and_what_is_legal() -> None:
     lays = Fixed(lambda n: np.full(n, 42))
     with pytest.raises(IllegalActionError, match=r"policy 'fixed': .*illegal.*may choose"):
         evaluate("greedy", lays, deals=5)
+    # And the deals, which can then be played again.
+    with pytest.raises(IllegalActionError, match=r"\(deals 0 to 3 of seed 11\)$"):
+        evaluate("greedy", lays, deals=10, chunk=4, seed=11)
 
 
 @pytest.mark.parametrize(
@@ -416,10 +424,15 @@ def test_answers_of_another_shape_name_the_policy(answer: Any) -> None:
         evaluate(Fixed(answer), "greedy", deals=5)
 
 
-@pytest.mark.parametrize("value", [1, 0, -3, 2.5, "many", True, None])
+@pytest.mark.parametrize(
+    "value",
+    [1, 0, -3, 2.5, "many", True, None, 10**400, 10**5000, "x" * 9000, [10**5000]],
+    ids=type,
+)
 def test_impossible_numbers_of_deals_are_refused(value: Any) -> None:
-    with pytest.raises(ValueError, match=r"deals .* allowed: a whole number, 2 to"):
+    with pytest.raises(ValueError, match=r"deals .* allowed: a whole number, 2 to") as refused:
         evaluate("greedy", "random", deals=value)
+    assert len(str(refused.value)) < 300
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5])

@@ -12,6 +12,7 @@ import pytest
 
 from escoba_env import Batch, evaluate, load_policy
 from escoba_env.envs.vector import EscobaVectorEnv
+from escoba_env.evaluation.units import identify
 from escoba_env.policies import FunctionPolicy, GreedyPolicy, loading
 from escoba_env.policies.loading import policy_files
 
@@ -190,6 +191,41 @@ def test_a_function_is_an_opponent_everywhere():
 def test_a_factory_of_a_module_in_the_working_folder_is_found(module):
     assert load_policy(f"{module}:make").name == "first"
     assert evaluate(f"{module}:make", "random", deals=4).a == f"{module}:make"
+
+
+def test_kept_results_are_of_a_factory_with_its_helpers(tmp_path, module):
+    package = tmp_path / f"package_{module}"
+    package.mkdir()
+    helpers = [package / "__init__.py", package / "one.py", package / "two.py"]
+    for helper, text in zip(helpers, ("", "from . import two", "LATE = 1"), strict=True):
+        helper.write_text(text)
+    late, other = tmp_path / f"late_{module}.py", tmp_path / f"other_{module}.py"
+    late.write_text("")
+    other.write_text("")
+    main = tmp_path / f"main_{module}.py"
+    main.write_text(
+        f"import json\nimport numpy\nfrom {package.name} import one\n"
+        f"def make():\n    import {late.stem}\n    return 'greedy'\n"
+    )
+    name = f"{main.stem}:make"
+    assert policy_files(name) == sorted([main, late, *helpers])
+    before = identify(name)
+    other.write_text("x = 1")
+    assert identify(name) == before
+    for helper in (*helpers, late):
+        helper.write_text("x = 1" if helper != helpers[1] else "from . import two\nx = 1")
+        assert identify(name) != before
+        before = identify(name)
+    # One that cannot be imported is told so when it is.
+    main.write_text("import")
+    assert policy_files(name) == [main]
+
+
+def test_the_files_of_an_installed_factory_are_those_of_its_package():
+    files = policy_files("typer.core:Anything")
+    assert len(files) > 5
+    assert {path.parts[path.parts.index("site-packages") + 1] for path in files} == {"typer"}
+    assert policy_files("numpy.nothing_there:make") == []
 
 
 def test_options_go_to_the_factory(module):

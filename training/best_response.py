@@ -9,7 +9,7 @@ Descent, 2019; Timbers et al., Approximate Exploitability, 2022): a best respons
 much. The learner plays one side, and the policy plays all others, deterministically as it does
 everywhere. It begins from the policy's own weights where it is such a network, which beats a
 learner that has to find out everything by itself, and from new ones with ``--fresh``. Of all that
-it has been on the way, the beginning among them, the best is measured, on other deals.
+it has been on the way, the beginning among them, the best is measured, on deals drawn afterwards.
 
 A search that is not trained at all is measured as well: whatever wins from the policy bounds it.
 Of a policy of matches it is matches that both play for, and what counts is those won and lost.
@@ -28,6 +28,7 @@ import typer
 from rich.console import Console
 
 from escoba_env.evaluation import Evaluation, cores, evaluate
+from escoba_env.evaluation.seeds import draw_seed
 from escoba_env.files import write_whole
 from escoba_env.policies import load_policy
 from escoba_env.policies.checkpoint import CheckpointError
@@ -40,8 +41,6 @@ from .selfplay import games_of, train
 
 RESULT = "best_response.json"
 """In the run folder: what the opponents gain."""
-EVALUATION_SEED = 2_000_003
-"""Seed of the deals that the gain is measured on, apart from those that are learned from."""
 
 EVERY = 125_000
 """Decisions after which the opponent is compared with the best that it has been."""
@@ -109,10 +108,13 @@ def best_response(
     if learned.card.training["decisions"] < decisions:
         raise KeyboardInterrupt("training was stopped")
 
+    # Drawn now that nothing is left to choose, so that nothing was chosen on these deals.
+    drawn = draw_seed()
+
     def measured(opponent: str, deals: int) -> Evaluation:
         return evaluate(
             opponent, policy, config.table(), episode=config.episode, deals=deals,
-            seed=EVALUATION_SEED, workers=workers or cores(),
+            seed=drawn, workers=workers or cores(),
         )  # fmt: skip
 
     search = SEARCH
@@ -124,7 +126,7 @@ def best_response(
     content = {
         "policy": policy,
         **_gain(trained),
-        "seed": EVALUATION_SEED,
+        "seed": drawn,
         "best_after": best,
         "search": {
             "opponent": search,
@@ -150,7 +152,7 @@ def for_card(folder: Path) -> dict[str, Any]:
     Raises:
         ConfigError: If it is damaged or of another version.
     """
-    kept = ["deals", "decisions", "best_after", "from_the_policys_weights"]
+    kept = ["seed", "deals", "decisions", "best_after", "from_the_policys_weights"]
     try:
         content = json.loads((folder / RESULT).read_text(encoding="utf-8"))
         search = {**content["search"], **_rounded(content["search"])}

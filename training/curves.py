@@ -25,6 +25,9 @@ from .folder import read_lines
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+EVALUATIONS = "evaluations.jsonl"
+"""In the run folder of self-play."""
+
 
 class CurveError(ValueError):
     """A folder that holds no run with something to draw."""
@@ -43,24 +46,41 @@ def draw(run: Path, plot: Path) -> None:
         ValueError: If the file cannot be written, or the format is another one.
     """
     check_plot(plot)
+    evaluations, rounds = learned(run)
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
-    evaluations = run / "evaluations.jsonl"
-    rounds = sorted(run.glob(f"round-*/{CURVE}"))
-    if evaluations.is_file():
-        _draw_evaluations(axes, _lines(evaluations, "decisions", "against"))
-    elif rounds:
-        _draw_rounds(axes, rounds)
+    if evaluations:
+        _draw_evaluations(axes, evaluations)
     else:
+        _draw_rounds(axes, rounds)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    save_plot(figure, plot)
+
+
+def learned(run: Path) -> tuple[list[dict[str, Any]], dict[str, list[dict[str, Any]]]]:
+    """Reads how a run has learned.
+
+    Returns:
+        The evaluations of self-play; or, if it is none, the epochs of each round of distillation.
+
+    Raises:
+        CurveError: If there is nothing to draw in the folder.
+    """
+    evaluations = run / EVALUATIONS
+    if evaluations.is_file():
+        return _lines(evaluations, "decisions", "against"), {}
+    rounds = {
+        path.parent.name: _lines(path, "epoch") for path in sorted(run.glob(f"round-*/{CURVE}"))
+    }
+    if not rounds:
         raise CurveError(
             f"{run} holds no run that can be drawn; allowed: a folder of training.selfplay or "
             f"training.distil with an evaluation or an epoch done"
         )
-    axes.grid(alpha=0.3)
-    axes.legend()
-    save_plot(figure, plot)
+    return [], rounds
 
 
 def _lines(path: Path, *moment: str) -> list[dict[str, Any]]:
@@ -89,21 +109,20 @@ def _draw_evaluations(axes: Axes, lines: list[dict[str, Any]]) -> None:
                 label=f"over {name}",
             )
     except (KeyError, TypeError) as error:
-        raise CurveError(f"evaluations.jsonl is of another version: {error}") from None
+        raise CurveError(f"{EVALUATIONS} is of another version: {error}") from None
     axes.set_xlabel("decisions")
     axes.set_ylabel("margin per game, 95 % intervals")
 
 
-def _draw_rounds(axes: Axes, paths: list[Path]) -> None:
-    for path in paths:
-        lines = _lines(path, "epoch")
+def _draw_rounds(axes: Axes, rounds: dict[str, list[dict[str, Any]]]) -> None:
+    for name, lines in rounds.items():
         try:
             epochs, lost = zip(
                 *((line["epoch"], line["points_lost"]) for line in lines), strict=True
             )
         except (KeyError, TypeError) as error:
-            raise CurveError(f"{path} is of another version: {error}") from None
-        axes.plot(epochs, lost, marker="o", label=path.parent.name)
+            raise CurveError(f"{name}/{CURVE} is of another version: {error}") from None
+        axes.plot(epochs, lost, marker="o", label=name)
     axes.set_xlabel("epoch")
     axes.set_ylabel("points lost a decision, labels not learned from")
 

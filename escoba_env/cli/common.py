@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import json
 import os
+import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +16,19 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+)
 from rich.table import Table
+from rich.text import Text
 from typer.core import TyperGroup
 
+from escoba_env.checks import shown, suggestion
 from escoba_env.evaluation import Interrupted, RayWorkers, StoreError, WorkerError, cores
 from escoba_env.rules import Rules, make_rules
 from escoba_env.version import package_version
@@ -28,6 +40,8 @@ REFUSALS = (ValueError, ImportError, WorkerError, StoreError)
 """What the package raises when something cannot be done."""
 REFUSED = 2
 INTERRUPTED = 130
+LONGEST = 400
+"""Characters of a message about options: some quote what was given, however long it is."""
 
 T = TypeVar("T")
 
@@ -49,12 +63,13 @@ def say_interrupted(what: str) -> None:
 
 
 class _Commands(TyperGroup):
-    """Commands whose usage errors are one line too."""
+    """Commands whose usage errors are one line too, and which print on any stream."""
 
-    def make_context(self, *args: Any, **extra: Any) -> Any:
+    def make_context(self, info_name: Any, args: list[str], *rest: Any, **extra: Any) -> Any:
         """Reads the options before the command's name."""
+        _print_anywhere()
         with _one_line():
-            return super().make_context(*args, **extra)
+            return super().make_context(info_name, list(map(_at_home, args)), *rest, **extra)
 
     def invoke(self, ctx: Any) -> Any:
         """Reads the command's own options and runs it."""
@@ -65,9 +80,64 @@ class _Commands(TyperGroup):
         """Returns the command of a name."""
         command = super().get_command(ctx, cmd_name)
         if command is None:
-            allowed = ", ".join(self.list_commands(ctx))
-            fail(f"command {cmd_name!r} is unknown; allowed: {allowed}")
+            known = self.list_commands(ctx)
+            hint = suggestion(cmd_name, known)
+            fail(f"command {shown(cmd_name)} is unknown; allowed: {', '.join(known)}{hint}")
+        _without_types(command, ctx)
         return command
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Writes the help page of the app itself."""
+        _without_types(self, ctx)
+        super().format_help(ctx, formatter)
+
+
+def _without_types(command: Any, ctx: Any) -> None:
+    """Leaves the type of switches out of a help page: they take no value."""
+    for parameter in command.get_params(ctx):
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+
+
+def _at_home(argument: str) -> str:
+    """Replaces a ``~`` where a path begins: a shell does so with few of these places."""
+
+    def home(found: re.Match[str]) -> str:
+        # Unlike that of a path it leaves the name of a user who is not there as it is.
+        return found[1] + os.path.expanduser(found[2])  # noqa: PTH111
+
+    return re.sub(r"(^|=)(~[^/\\=]*)", home, argument)
+
+
+_STAND_INS = {"±": "+-", "…": "...", "♦": "d", "♥": "h", "♠": "s", "♣": "c", "★": "*"}
+
+
+def _stand_in(error: UnicodeError) -> tuple[str, int]:
+    """Writes what a stream cannot, as a handler of encoding errors."""
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end]
+    written = (_STAND_INS.get(c) or c.encode("ascii", "backslashreplace").decode() for c in text)
+    return "".join(written), error.end
+
+
+codecs.register_error("escoba", _stand_in)
+
+
+def _print_anywhere() -> None:
+    """Lets no character end a command, whatever the encoding of the output is."""
+    for stream in (sys.stdout, sys.stderr):
+        # One that is closed is None, and one that somebody has put in place may be of any kind.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="escoba")
+
+
+def can_print(text: str) -> bool:
+    """Whether stdout can encode a text."""
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @contextmanager
@@ -76,7 +146,10 @@ def _one_line() -> Iterator[None]:
         yield
     except _UsageError as error:
         command = error.ctx.command_path if error.ctx else "escoba"
-        fail(f"{error.format_message().rstrip('.')}; see: {command} --help")
+        message = error.format_message().rstrip(".")
+        if len(message) > LONGEST:
+            message = f"{message[:LONGEST]}..."
+        fail(f"{message}; see: {command} --help")
     except KeyboardInterrupt:
         say_interrupted("nothing was finished")
         raise typer.Exit(INTERRUPTED) from None
@@ -94,8 +167,8 @@ def _forget_output() -> None:
     try:
         with Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
-    except (OSError, ValueError):
-        # Not a file.
+    except (OSError, ValueError, AttributeError):
+        # Not a file, or closed.
         pass
 
 
@@ -135,7 +208,8 @@ def read_whole(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r}; allowed: a whole number") from None
+        # Python reads no more than 4,300 digits.
+        raise typer.BadParameter(f"{shown(text)}; allowed: a whole number") from None
 
 
 def read_number(text: str) -> float:
@@ -143,7 +217,7 @@ def read_number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r}; allowed: a number") from None
+        raise typer.BadParameter(f"{shown(text)}; allowed: a number") from None
 
 
 Preset = Annotated[
@@ -169,6 +243,15 @@ Deals = Annotated[
     int, typer.Option(parser=read_whole, metavar="N", help="Number of deals, at least 2.")
 ]
 Seed = Annotated[int, typer.Option(parser=read_whole, metavar="N", help="Seed of the deals.")]
+DrawnSeed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        parser=read_whole,
+        metavar="N",
+        help="Seed of the deals; default: that of the folder, or one that is drawn anew and shown.",
+    ),
+]
 Workers = Annotated[
     int | None,
     typer.Option(
@@ -219,7 +302,8 @@ def read_fields(
         name, equals, text = option.partition("=")
         if not equals or not name:
             raise ValueError(
-                f"option --rule {option!r} is not FIELD=VALUE; allowed: such as --rule target=31"
+                f"option --rule {shown(option)} is not FIELD=VALUE; allowed: such as --rule "
+                f"target=31"
             )
         _set_once(fields, name.strip(), _rule_value(name.strip(), text.strip()))
     if players is not None:
@@ -231,7 +315,7 @@ def read_fields(
 
 def _set_once(fields: dict[str, Any], name: str, value: Any) -> None:
     if name in fields:
-        raise ValueError(f"rule {name}={value!r} is given twice; allowed: once")
+        raise ValueError(f"rule {name}={shown(value)} is given twice; allowed: once")
     fields[name] = value
 
 
@@ -271,36 +355,43 @@ def workers_of(workers: int | None, ray: str | None = None) -> int | RayWorkers:
 
 
 def measure(
-    work: Callable[[Callable[[int, int], None]], T], total: int | None, again: bool = False
+    work: Callable[[Callable[[int, int], None]], T],
+    total: int | None,
+    block: int,
+    again: bool = False,
 ) -> tuple[T, int]:
     """Does work that takes a while, with a progress bar; refusals end the command.
 
     Args:
         work: Does it, given a function to call with the deals and rounds finished so far.
         total: How many deals there are in all; none: nobody knows.
+        block: Deals after which the work begins again with the same opponents, some of whom take
+            longer than others: how long is left is reckoned from whole blocks.
         again: Whether the same command goes on where it was stopped.
 
     Returns:
         What came out, and the exit code to end with: not 0 if something stopped it before it was
         complete; then it is what was done.
     """
+    hint = "; the same command goes on from here" if again else ""
+    pace = _Pace(total, block, time.monotonic())
     try:
-        with _progress() as progress:
+        with _progress(pace) as progress:
             task = progress.add_task("deals", total=total, speed="")
 
             def show(done: int, rounds: int) -> None:
                 elapsed = progress.tasks[task].elapsed or 0.0
                 speed = f"{rounds / elapsed:,.0f} rounds/s" if elapsed else ""
+                pace.note(done, time.monotonic())
                 progress.update(task, completed=done, speed=speed)
 
             return work(show), 0
     except Interrupted as stop:
         result: T = stop.result
-        hint = "; the same command goes on from here" if again else ""
         say_interrupted(f"the result is that of the deals finished so far{hint}")
         return result, INTERRUPTED
     except KeyboardInterrupt:
-        say_interrupted("too little was finished for a result")
+        say_interrupted(f"too little was finished for a result{hint}")
         raise typer.Exit(INTERRUPTED) from None
     except REFUSALS as error:
         if isinstance(error, StoreError) and error.result is not None:
@@ -309,14 +400,62 @@ def measure(
         fail(error)
 
 
-def _progress() -> Progress:
+class _Pace:
+    """Reckons how long work will take, from the blocks of it that are done.
+
+    Args:
+        total: Deals in all; none: nobody knows.
+        block: Deals of a block. All blocks take about as long, unlike the parts of one.
+        now: The time, in seconds.
+    """
+
+    def __init__(self, total: int | None, block: int, now: float) -> None:
+        self._total = total
+        self._block = block
+        self._at = now
+        self._blocks = 0
+        self._seconds: list[float] = []
+
+    def note(self, done: int, now: float) -> None:
+        """Notes how many deals are done."""
+        blocks = done // self._block
+        new = blocks - self._blocks
+        if new > 0:
+            self._seconds += [(now - self._at) / new] * new
+            self._blocks, self._at = blocks, now
+
+    def left(self, now: float) -> float | None:
+        """Returns the seconds that are left; none before a block has been played."""
+        # Blocks whose results were kept from before take next to no time.
+        played = [one for one in self._seconds if one > 0.01 * max(self._seconds)]
+        if self._total is None or not played:
+            return None
+        rest = self._total - self._blocks * self._block
+        seconds = sum(played) / len(played) * rest / self._block
+        return max(0.0, seconds - (now - self._at))
+
+
+class _TimeLeft(ProgressColumn):
+    def __init__(self, pace: _Pace) -> None:
+        super().__init__()
+        self._pace = pace
+
+    def render(self, task: Task) -> Text:  # noqa: ARG002  (one bar shows one piece of work)
+        left = self._pace.left(time.monotonic())
+        if left is None:
+            return Text("-:--:--")
+        minutes, seconds = divmod(round(left), 60)
+        return Text(f"{minutes // 60}:{minutes % 60:02}:{seconds:02}")
+
+
+def _progress(pace: _Pace) -> Progress:
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[speed]}"),
-        TimeRemainingColumn(),
+        _TimeLeft(pace),
         console=console,
         transient=True,
         disable=not console.is_terminal,
@@ -328,7 +467,15 @@ def _progress() -> Progress:
 
 def print_json(content: dict[str, Any]) -> None:
     """Prints a result as JSON."""
-    typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    # A stand-in for a character would be another text, or no JSON.
+    typer.echo(text if can_print(text) else json.dumps(content, indent=2))
+
+
+class _Output(Console):
+    def on_broken_pipe(self) -> None:
+        """Tells the caller, who may have a result to save; Rich would end the process."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def print_table(table: Table) -> None:
@@ -337,21 +484,28 @@ def print_table(table: Table) -> None:
     for column in table.columns:
         column.overflow = "fold"
     # Names and values are text, whatever brackets and colons are in them.
-    Console(markup=False, emoji=False, highlight=False).print(table)
+    _Output(markup=False, emoji=False, highlight=False).print(table)
 
 
 def interval_text(margin: float, half_width: float) -> str:
     """Writes a margin with its interval."""
     low, high = margin - half_width, margin + half_width
-    return f"{margin:+.3f} ± {half_width:.3f} (95 %: {low:+.3f} to {high:+.3f})"
+    return (
+        f"{give_or_take(f'{margin:+.3f}', f'{half_width:.3f}')} (95 %: {low:+.3f} to {high:+.3f})"
+    )
+
+
+def give_or_take(value: str, half_width: str) -> str:
+    """Writes a value and how sure it is, with a sign that stdout has, so that columns stay even."""
+    return f"{value} {'±' if can_print('±') else '+-'} {half_width}"
 
 
 def changes_text(rules: Rules) -> str:
     """What differs from ``classic``, as ``--rule`` reads it."""
-    return ", ".join(f"{name}={shown(value)}" for name, value in rules.changes().items())
+    return ", ".join(f"{name}={rule_text(value)}" for name, value in rules.changes().items())
 
 
-def shown(value: Any) -> str:
+def rule_text(value: Any) -> str:
     """Writes the value of a rule as ``--rule`` reads it."""
     if isinstance(value, list):
         return ",".join(str(item) for item in value)

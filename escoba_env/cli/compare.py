@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +16,7 @@ from escoba_env.cli.common import (
     REFUSALS,
     AsJson,
     Deals,
+    DrawnSeed,
     Episode,
     Folder,
     Partnership,
@@ -18,11 +24,11 @@ from escoba_env.cli.common import (
     Preset,
     Ray,
     RuleChanges,
-    Seed,
     Workers,
     app,
     changes_text,
     fail,
+    give_or_take,
     interval_text,
     measure,
     print_json,
@@ -47,6 +53,8 @@ from escoba_env.evaluation import (
     tournament,
 )
 from escoba_env.evaluation.plots import check_plot
+from escoba_env.evaluation.quality import QUALITY_DEALS
+from escoba_env.evaluation.units import UNIT_DEALS
 from escoba_env.rules import Rules, make_rules
 
 DEALS = 1000
@@ -90,8 +98,9 @@ def _evaluate(
             help="Stop when half of the 95 % interval is this or less.",
         ),
     ] = None,
-    seed: Seed = 0,
+    seed: DrawnSeed = None,
     workers: Workers = None,
+    folder: Folder = None,
     as_json: AsJson = False,
 ) -> None:
     """Play A against B on duplicate deals: each deal once with A on every side."""
@@ -107,11 +116,16 @@ def _evaluate(
             precision=precision,
             seed=seed,
             workers=workers_of(workers),
+            folder=folder,
             on_progress=show,
         ),
         total=deals if precision is None else None,
+        block=UNIT_DEALS,
+        again=folder is not None,
     )
-    _show(result, _evaluation_table(result), as_json)
+    _show(result, lambda: [_evaluation_table(result, deals)], as_json, folder is not None)
+    if result.complete and result.precision_reached is False:
+        typer.echo(f"Note: precision {_not_reached(result)}; more deals: --deals", err=True)
     _end(code)
 
 
@@ -124,7 +138,7 @@ def _tournament(
     rule: RuleChanges = None,
     episode: Episode = "round",
     deals: Deals = DEALS,
-    seed: Seed = 0,
+    seed: DrawnSeed = None,
     workers: Workers = None,
     ray: Ray = None,
     folder: Folder = None,
@@ -157,16 +171,15 @@ def _tournament(
             on_progress=show,
         ),
         total=deals * pairs,
+        block=UNIT_DEALS * pairs,
         again=folder is not None,
     )
-    _show(result, _tournament_tables(result), as_json)
-    try:
+    with _files_first() as written:
         if folder is not None:
-            result.save(folder)
+            written(lambda: result.save(folder))
         if plot is not None:
-            result.plot(plot)
-    except REFUSALS as error:
-        fail(error)
+            written(lambda: result.plot(plot))
+        _show(result, lambda: _tournament_tables(result, deals), as_json, folder is not None)
     _end(code)
 
 
@@ -180,7 +193,7 @@ def _crossplay(
     rule: RuleChanges = None,
     episode: Episode = "round",
     deals: Deals = DEALS,
-    seed: Seed = 0,
+    seed: DrawnSeed = None,
     workers: Workers = None,
     ray: Ray = None,
     folder: Folder = None,
@@ -205,14 +218,13 @@ def _crossplay(
             **read_fields(None, False, rule),
         ),
         total=deals * pairs,
+        block=UNIT_DEALS * pairs,
         again=folder is not None,
     )
-    _show(result, _crossplay_tables(result), as_json)
-    if folder is not None:
-        try:
-            result.save(folder)
-        except REFUSALS as error:
-            fail(error)
+    with _files_first() as written:
+        if folder is not None:
+            written(lambda: result.save(folder))
+        _show(result, lambda: _crossplay_tables(result, deals), as_json, folder is not None)
     _end(code)
 
 
@@ -224,6 +236,13 @@ def _ladder(
     version: Annotated[
         str, typer.Option("--ladder", help=f"Which ladder: {', '.join(LADDERS)}.")
     ] = "v1",
+    fresh: Annotated[
+        bool,
+        typer.Option(
+            "--fresh",
+            help="Measure it on as many deals drawn now too: a policy may know the ladder's.",
+        ),
+    ] = False,
     workers: Workers = None,
     ray: Ray = None,
     folder: Folder = None,
@@ -231,14 +250,21 @@ def _ladder(
 ) -> None:
     """Measure a policy on the standard test: fixed deals and opponents, one score."""
     chosen = LADDERS.get(version)
+    opponents = len(chosen.opponents) if chosen else 1
     result, code = measure(
         lambda show: ladder(
-            policy, version, workers=workers_of(workers, ray), folder=folder, on_progress=show
+            policy,
+            version,
+            fresh=fresh,
+            workers=workers_of(workers, ray),
+            folder=folder,
+            on_progress=show,
         ),
-        total=chosen.deals * len(chosen.opponents) if chosen else None,
+        total=chosen.deals * opponents * (2 if fresh else 1) if chosen else None,
+        block=UNIT_DEALS * opponents,
         again=folder is not None,
     )
-    _show(result, _ladder_table(result), as_json)
+    _show(result, lambda: _ladder_tables(result, fresh), as_json, folder is not None)
     _end(code)
 
 
@@ -256,7 +282,7 @@ def _quality(
     ] = False,
     rule: RuleChanges = None,
     deals: Deals = 100,
-    seed: Seed = 0,
+    seed: DrawnSeed = None,
     workers: Workers = None,
     ray: Ray = None,
     folder: Folder = None,
@@ -275,21 +301,54 @@ def _quality(
             on_progress=show,
         ),
         total=deals,
+        block=QUALITY_DEALS,
         again=folder is not None,
     )
-    _show(result, _quality_table(result), as_json)
+    _show(result, lambda: [_quality_table(result, deals)], as_json, folder is not None)
     _end(code)
 
 
 # -- results --------------------------------------------------------------------------------
 
 
-def _show(result: Any, tables: Table | list[Table], as_json: bool) -> None:
+def _show(result: Any, tables: Callable[[], list[Table]], as_json: bool, kept: bool) -> None:
+    """Prints a result; one that is kept nowhere goes to stderr if stdout does not take it."""
+    try:
+        _print(result, tables, as_json)
+    except OSError:
+        if not kept:
+            typer.echo(json.dumps(result.as_dict()), err=True)
+        raise
+
+
+def _print(result: Any, tables: Callable[[], list[Table]], as_json: bool) -> None:
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "it is closed")
     if as_json:
         print_json(result.as_dict())
     else:
-        for table in tables if isinstance(tables, list) else [tables]:
+        for table in tables():
             print_table(table)
+
+
+@contextmanager
+def _files_first() -> Iterator[Callable[[Callable[[], None]], None]]:
+    """Writes files before a result is shown; what cannot be written is told after it.
+
+    Yields:
+        A function that calls another one, which writes a file.
+    """
+    faults: list[Exception] = []
+
+    def written(write: Callable[[], None]) -> None:
+        try:
+            write()
+        except REFUSALS as error:
+            faults.append(error)
+
+    yield written
+    if faults:
+        fail(faults[0])
 
 
 def _end(code: int) -> None:
@@ -301,10 +360,26 @@ def _rules_text(rules: Rules) -> str:
     return changes_text(rules) or "classic"
 
 
-def _evaluation_table(result: Evaluation) -> Table:
+def _deals_text(result: Any, asked: int) -> str:
+    """Says how many deals a result is of, and whether something stopped it before the rest."""
+    if result.complete:
+        return f"{result.deals:,}"
+    return f"{result.deals:,} of {asked:,}, interrupted"
+
+
+def _not_reached(result: Evaluation) -> str:
+    return f"{result.precision:g} was not reached in {result.deals:,} deals"
+
+
+def _evaluation_table(result: Evaluation, asked: int) -> Table:
     table = Table(title=f"{result.a} against {result.b}", show_header=False)
     table.add_row("rules", _rules_text(result.rules))
-    table.add_row("deals", f"{result.deals:,} (seed {result.seed}), each {result.rotations} times")
+    table.add_row(
+        "deals",
+        f"{_deals_text(result, asked)} (seed {result.seed}), each {result.rotations} times",
+    )
+    if result.precision_reached is False:
+        table.add_row("precision", _not_reached(result))
     table.add_row(f"margin per {result.episode}", interval_text(result.margin, result.half_width))
     table.add_row("won, drawn, lost", _shares(result.wins, result.draws, result.losses))
     table.add_row("points per round", f"{result.points:.3f} against {result.other_points:.3f}")
@@ -320,19 +395,26 @@ def _shares(*numbers: int) -> str:
     return ", ".join(f"{number / sum(numbers):.1%}" for number in numbers)
 
 
-def _tournament_tables(result: Tournament) -> list[Table]:
+def _tournament_tables(result: Tournament, asked: int) -> list[Table]:
     standings = Table("policy", f"margin per {result.episode}", "rating")
-    standings.title = f"Tournament: {result.deals:,} deals a pair (seed {result.seed})"
-    standings.caption = f"rules: {_rules_text(result.rules)}; ratings: OpenSkill, ± one deviation"
+    standings.title = f"Tournament: {_deals_text(result, asked)} deals a pair (seed {result.seed})"
+    standings.caption = (
+        f"rules: {_rules_text(result.rules)}; "
+        f"ratings: OpenSkill, {give_or_take('', 'one deviation').strip()}"
+    )
     for one in result.standings:
         standings.add_row(
             one.policy,
             interval_text(one.margin, one.half_width),
-            f"{one.rating:.1f} ± {one.deviation:.1f}",
+            give_or_take(f"{one.rating:.1f}", f"{one.deviation:.1f}"),
         )
     names = [one.policy for one in result.standings]
-    cells = {(p.a, p.b): f"{p.margin:+.3f} ± {p.half_width:.3f}" for p in result.pairings}
+    cells = {(p.a, p.b): _margin_text(p.margin, p.half_width) for p in result.pairings}
     return [standings, _square("margin of row against column", names, cells)]
+
+
+def _margin_text(margin: float, half_width: float) -> str:
+    return give_or_take(f"{margin:+.3f}", f"{half_width:.3f}")
 
 
 def _square(title: str, names: list[str], cells: dict[tuple[str, str], str]) -> Table:
@@ -343,18 +425,30 @@ def _square(title: str, names: list[str], cells: dict[tuple[str, str], str]) -> 
     return table
 
 
-def _crossplay_tables(result: CrossPlay) -> list[Table]:
+def _crossplay_tables(result: CrossPlay, asked: int) -> list[Table]:
     names = list(dict.fromkeys(p.a for p in result.partners))
     cells = {}
     for one in result.partners:
-        cells[one.a, one.b] = cells[one.b, one.a] = f"{one.margin:+.3f} ± {one.half_width:.3f}"
+        text = _margin_text(one.margin, one.half_width)
+        cells[one.a, one.b] = cells[one.b, one.a] = text
     summary = Table(title=f"Partners against {result.against}", show_header=False)
     summary.add_row("rules", _rules_text(result.rules))
-    summary.add_row("deals", f"{result.deals:,} a pair (seed {result.seed})")
+    summary.add_row("deals", f"{_deals_text(result, asked)} a pair (seed {result.seed})")
     summary.add_row("with itself", interval_text(result.self_play, result.self_play_half_width))
     summary.add_row("with others", interval_text(result.with_others, result.with_others_half_width))
     summary.add_row("gap", interval_text(result.gap, result.gap_half_width))
     return [_square(f"margin per {result.episode} of row and column", names, cells), summary]
+
+
+def _ladder_tables(result: LadderScore, fresh: bool) -> list[Table]:
+    tables = [_ladder_table(result)]
+    if result.fresh is not None:
+        tables.append(_ladder_table(result.fresh))
+    if result.gap is not None and result.gap_half_width is not None:
+        tables[-1].add_row("ladder less fresh", interval_text(result.gap, result.gap_half_width))
+    elif fresh:
+        tables[-1].add_row("fresh deals", "interrupted: too few were finished")
+    return tables
 
 
 def _ladder_table(result: LadderScore) -> Table:
@@ -364,17 +458,20 @@ def _ladder_table(result: LadderScore) -> Table:
     for rung in result.rungs:
         shares = _shares(rung.wins, rung.draws, rung.losses)
         table.add_row(rung.b, interval_text(rung.margin, rung.half_width), shares)
-    name = f"ladder {test.name}" if result.complete else "incomplete"
+    name = f"ladder {test.name}" if result.complete else "interrupted"
     table.add_row(name, interval_text(result.score, result.half_width), "", style="bold")
     rules = _rules_text(make_rules(test.preset))
-    table.caption = f"rules: {rules}; {result.deals:,} deals each (seed {test.seed})"
+    table.caption = (
+        f"rules: {rules}; {_deals_text(result, test.deals)} deals each (seed {test.seed})"
+    )
     return table
 
 
-def _quality_table(result: Quality) -> Table:
+def _quality_table(result: Quality, asked: int) -> Table:
+    regret = give_or_take(f"{result.regret:.3f}", f"{result.regret_half_width:.3f}")
     table = Table(title=f"Decisions of {result.policy} against {result.against}", show_header=False)
     table.add_row("rules", _rules_text(result.rules))
-    table.add_row("deals", f"{result.deals:,} (seed {result.seed}), each on both sides")
+    table.add_row("deals", f"{_deals_text(result, asked)} (seed {result.seed}), each on both sides")
     if result.optimal_share is None:
         table.add_row("endgame", "never are all cards known by counting")
     else:
@@ -386,7 +483,6 @@ def _quality_table(result: Quality) -> Table:
     unsolved = f", {result.unsolved:,} more not solved" if result.unsolved else ""
     table.add_row(
         "double-dummy regret",
-        f"{result.regret:.3f} ± {result.regret_half_width:.3f} points per round "
-        f"({result.decisions:,} decisions{unsolved})",
+        f"{regret} points per round ({result.decisions:,} decisions{unsolved})",
     )
     return table

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from escoba_env.cli.common import REFUSALS, app, changes_text, fail, print_table, shown
+from escoba_env.cli.common import REFUSALS, app, changes_text, fail, print_table, rule_text
 from escoba_env.policies import BUILTIN, load_policy, registered_policies
 from escoba_env.policies.checkpoint import (
     find_checkpoint,
@@ -43,7 +43,7 @@ def _rules(
     table.add_column("meaning and what is allowed")
     for name, value in rules.as_dict().items():
         about = Rules.__dataclass_fields__[name].metadata
-        text = shown(value) + (" *" if name in changed else "")
+        text = rule_text(value) + (" *" if name in changed else "")
         table.add_row(name, text, f"{about['meaning']}\nallowed: {about['allowed']}")
     print_table(table)
 

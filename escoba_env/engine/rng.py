@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from escoba_env.engine.jit import entry, kernel
 
-SHUFFLE, DEALER, DECISION, LEARNER_SEAT = range(4)
+SHUFFLE, DEALER, DECISION, LEARNER_SEAT, KEY_SEED = range(5)
 """Purposes: which of a game's streams a number belongs to."""
+
+GUESSABLE = 1 << 32
+"""Seeds below this are so few that all of them can be tried."""
 
 _WORD = 0xFFFFFFFF
 
@@ -110,7 +113,16 @@ def hashed(number):
 
 @entry
 def decision_key(seed, game_index, counter):
-    """A 63-bit key for one decision of a policy: see ``Views.keys``."""
+    """A 63-bit key for one decision of a policy: see ``Views.keys``.
+
+    Policies are given keys, and cards are hidden from them, so the keys of a seed that nobody can
+    guess are drawn with a seed of their own, which follows from it and not the other way round.
+    Whoever can try all seeds finds the cards from any key: below ``GUESSABLE`` keys are drawn with
+    the game's seed, as ever, so that ladders and results of such seeds stay what they are.
+    """
+    if seed >= GUESSABLE:
+        w0, w1, _, _ = block_of(seed, 0, 0, KEY_SEED, 0)
+        seed = (w0 << 31) ^ w1
     w0, w1, _, _ = block_of(seed, game_index, counter, DECISION, 0)
     return (w0 << 31) ^ w1
 

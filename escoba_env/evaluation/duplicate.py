@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from escoba_env.batch import check_seed
-from escoba_env.checks import whole
+from escoba_env.checks import shown, whole
 from escoba_env.engine.record import TWELFTHS, lower
 from escoba_env.evaluation.pool import AnyWorkers, check_workers
+from escoba_env.evaluation.seeds import open_store
 from escoba_env.evaluation.units import (
     UNIT_DEALS,
     A,
@@ -82,6 +83,8 @@ class Evaluation:
         deals: Number of deals: the samples that the interval comes from.
         precision: The half-width at which to stop, if one was asked for.
         seed: Seed of the deals; the deals are its games 0 to ``deals - 1``.
+        complete: Whether all deals that were asked for were played, or enough for the precision;
+            false after Ctrl-C, or once results could no longer be kept.
         rotations: How often each deal was played: once for every side that A can take.
         games: Games played, ``deals * rotations``.
         rounds: Rounds played in them.
@@ -105,6 +108,7 @@ class Evaluation:
     deals: int
     precision: float | None
     seed: int
+    complete: bool
     rotations: int
     games: int
     rounds: int
@@ -125,11 +129,19 @@ class Evaluation:
         """95 % interval of ``margin``: low and high."""
         return self.margin - self.half_width, self.margin + self.half_width
 
+    @property
+    def precision_reached(self) -> bool | None:
+        """Whether the precision that was asked for was reached; ``None`` if none was."""
+        if self.precision is None:
+            return None
+        return self.deals >= MIN_PRECISION_DEALS and self.half_width <= self.precision
+
     def as_dict(self) -> dict[str, Any]:
         """Returns everything as plain values for JSON; ``rules`` as ``Rules.as_dict``."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         values["rules"] = self.rules.as_dict()
         values["interval"] = list(self.interval)
+        values["precision_reached"] = self.precision_reached
         return values
 
 
@@ -141,9 +153,10 @@ def evaluate(
     episode: str = "round",
     deals: int = 1000,
     precision: float | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     chunk: int = UNIT_DEALS,
     workers: AnyWorkers = 1,
+    folder: str | Path | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     **fields: Any,
 ) -> Evaluation:
@@ -163,13 +176,16 @@ def evaluate(
             With a precision it is the most that are played.
         precision: Stop when half of the 95 % interval of the margin is this or less, which is
             asked after every ``chunk`` deals, and never before 200. Stopping by the width, not by
-            the margin, leaves the interval what it is.
-        seed: Seed of the deals.
+            the margin, leaves the interval what it is. Whether it was reached is in the result.
+        seed: Seed of the deals. Default: one that is drawn anew, so that nobody can have known the
+            deals, or that of the folder. The result has it; given here, it repeats the evaluation.
         chunk: Most deals played side by side; policies that take long may ask for fewer. It bounds
             the memory used, and changes no result but that of networks, which may round otherwise.
         workers: Processes that play, or ``RayWorkers``. Results do not depend on it. With others
             than 1, A and B are names or folders, and a script that calls this is guarded by
             ``if __name__ == "__main__"``.
+        folder: Where results are kept; deals whose results are there already are not played again.
+            A and B are names or folders then.
         on_progress: Called after each chunk, or part of one, with the deals and the rounds finished
             so far.
         **fields: Fields of ``Rules`` that replace those of ``rules``.
@@ -180,21 +196,30 @@ def evaluate(
         ValueError: If another argument is not possible, by name.
         Interrupted: On Ctrl-C, if at least two deals were finished; it is a ``KeyboardInterrupt``
             that holds the result so far.
+        StoreError: If results can no longer be kept, with the result as for ``Interrupted``.
     """
     rules = make_rules(rules, **fields)
     deals = whole("deals", deals, 2, MAX_DEALS)
     chunk = whole("chunk", chunk, 1, MAX_DEALS)
     precision = _check_precision(precision)
+    workers = check_workers(workers)
     policies = (a, b)
     for policy in policies:
         load_policy(policy)
-        if check_workers(workers) != 1 and not isinstance(policy, str | Path):
+        if isinstance(policy, str | Path):
+            continue
+        if workers != 1:
             raise ValueError(
-                f"policy {policy!r} with workers={workers} is not possible; allowed: names and "
-                f"folders, which other processes can load"
+                f"policy {shown(policy)} with workers={workers} is not possible; allowed: "
+                f"names and folders, which other processes can load"
+            )
+        if folder is not None:
+            raise ValueError(
+                f"policy {shown(policy)} with folder={shown(folder)} is not possible; "
+                f"allowed: names and folders, by which kept results are found again"
             )
     lower(rules, episode)
-    seed = check_seed(seed)
+    store, seed = open_store(folder, seed)
     # Objects are passed on as they are; names are loaded by whichever process plays.
     table = duplicate_table(a, b, rules, episode)
     begin = time.perf_counter()
@@ -221,12 +246,15 @@ def evaluate(
         seed=seed,
         block=chunk,
         workers=workers,
+        store=store,
         on_progress=on_progress,
         enough=enough,
     )
     if stop is not None and played.deals < 2:
         raise stop
-    result = _evaluation(played, seed, precision, time.perf_counter() - begin)
+    result = _evaluation(
+        played, seed, precision, complete=stop is None, seconds=time.perf_counter() - begin
+    )
     if stop is not None:
         stop_with(stop, result)
     return result
@@ -251,7 +279,9 @@ def pairing_of(played: Played) -> Pairing:
     )
 
 
-def _evaluation(played: Played, seed: int, precision: float | None, seconds: float) -> Evaluation:
+def _evaluation(
+    played: Played, seed: int, precision: float | None, *, complete: bool, seconds: float
+) -> Evaluation:
     table = played.table
     others = table.rules.num_sides - 1
     rounds = played.rounds
@@ -269,6 +299,7 @@ def _evaluation(played: Played, seed: int, precision: float | None, seconds: flo
         deals=played.deals,
         precision=precision,
         seed=seed,
+        complete=complete,
         rotations=len(table.seating),
         games=played.deals * len(table.seating),
         rounds=rounds,
@@ -290,8 +321,9 @@ def _check_precision(precision: Any) -> float | None:
     if precision is None:
         return None
     number = isinstance(precision, int | float) and not isinstance(precision, bool)
-    if not number or not 0 < precision < math.inf:
-        raise ValueError(f"precision {precision!r} is not possible; allowed: a number above 0")
+    # A whole number may be too large to be a float.
+    if not number or not 0 < precision <= sys.float_info.max:
+        raise ValueError(f"precision {shown(precision)} is not possible; allowed: a number above 0")
     return float(precision)
 
 

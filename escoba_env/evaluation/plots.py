@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from escoba_env.checks import path_of
+from escoba_env.checks import path_of, shown
 from escoba_env.files import check_writable, write_whole
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ def check_plot(path: str | Path) -> None:
             written.
     """
     if path_of("plot", path).suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise ValueError(f"plot {str(path)!r} is not possible; allowed: a .png, .svg or .pdf file")
+        raise ValueError(
+            f"plot {shown(str(path))} is not possible; allowed: a .png, .svg or .pdf file"
+        )
     if importlib.util.find_spec("matplotlib") is None:
         raise ModuleNotFoundError(
             "plots need matplotlib: pip install 'escoba-env[evaluation]'", name="matplotlib"

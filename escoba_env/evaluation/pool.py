@@ -23,7 +23,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeAlias, cast
 
-from escoba_env.checks import path_of, whole
+from escoba_env.batch import MAX_SEED
+from escoba_env.checks import path_of, shown, whole
 from escoba_env.policies import Policy, load_policy
 from escoba_env.version import package_version
 
@@ -36,6 +37,8 @@ START_AFTER = 5.0
 """Seconds of work after which other processes are started: about what they take to get ready."""
 
 _FORMAT = {"format": "escoba-results", "version": 1}
+_SEED_OF = "seed of"
+"""The key of an entry that keeps a seed: what the seed is for. All others are results."""
 _FAR = 2**31 - 2
 """A place that no file of results comes to."""
 
@@ -161,12 +164,48 @@ class Store:
             with self.path.open("a+b") as file, _locked(file):
                 lines = self._whole_lines(file)
         except OSError as error:
-            raise ValueError(f"results cannot be kept in {str(folder)!r}: {error}") from None
-        for number, line in enumerate(lines[1:], 2):
-            entry = _read_line(line)
-            if not isinstance(entry, dict) or set(entry) != {"key", "result"}:
-                raise self._damaged(number)
-            self._known[_text(entry["key"])] = entry["result"], number
+            raise ValueError(
+                f"results cannot be kept in {shown(str(folder))}: {error.strerror or error}"
+            ) from None
+        kept_seeds: set[Any] = set()
+        self._seeds: set[int] = set()
+        for number, entry in self._entries(lines):
+            key, result = entry["key"], entry["result"]
+            if _SEED_OF in key:
+                kept_seeds.add(self._checked_seed(result, number))
+                continue
+            self._known[_text(key)] = result, number
+            if type(key.get("seed")) is int:
+                self._seeds.add(key["seed"])
+        self._seeds -= kept_seeds
+
+    def seeds(self) -> set[int]:
+        """Returns the seeds that results have, less those that were kept for some purpose."""
+        return set(self._seeds)
+
+    def seed(self, purpose: dict[str, Any], choose: Callable[[], int]) -> int:
+        """Returns the seed that is kept for a purpose.
+
+        Args:
+            purpose: What the seed is for, for JSON.
+            choose: Called for a seed if none is kept yet; what it returns is kept.
+
+        Raises:
+            ValueError: If the seed that is kept cannot be one, or ``choose`` raises it.
+            StoreError: If the seed cannot be written.
+        """
+        key = {_SEED_OF: purpose}
+        try:
+            with self.path.open("a+b") as file, _locked(file):
+                # Read again: another process may have kept one since this store was opened.
+                for number, entry in self._entries(self._whole_lines(file)):
+                    if entry["key"] == key:
+                        return self._checked_seed(entry["result"], number)
+                seed = choose()
+                _write(file, {"key": key, "result": seed})
+                return seed
+        except OSError as error:
+            raise self._unwritable(error) from None
 
     def get(self, unit: UnitOfWork, identify: Callable[[Any], str]) -> Result | None:
         """Returns the result of a unit, if it was there when the store was opened.
@@ -199,10 +238,27 @@ class Store:
                     self._whole_lines(file)
                 _write(file, entry)
         except OSError as error:
-            raise StoreError(
-                f"{self.path} cannot be written: {error.strerror or error}; what was kept before "
-                f"is there"
-            ) from None
+            raise self._unwritable(error) from None
+
+    def _entries(self, lines: list[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Gives the entries of a file's lines, each with the number of its line."""
+        for number, line in enumerate(lines[1:], 2):
+            entry = _read_line(line)
+            whole_entry = isinstance(entry, dict) and set(entry) == {"key", "result"}
+            if not whole_entry or not isinstance(entry["key"], dict):
+                raise self._damaged(number)
+            yield number, entry
+
+    def _checked_seed(self, seed: Any, number: int) -> int:
+        if type(seed) is not int or not 0 <= seed <= MAX_SEED:
+            raise self._damaged(number)
+        return seed
+
+    def _unwritable(self, error: OSError) -> StoreError:
+        return StoreError(
+            f"{self.path} cannot be written: {error.strerror or error}; what was kept before is "
+            f"there"
+        )
 
     def _whole_lines(self, file: BinaryIO) -> list[bytes]:
         """Reads the lines of a file of results, and begins one that is empty.

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from escoba_env.batch import Batch, Records, check_seed
+from escoba_env.batch import Batch, Records
 from escoba_env.cards import NUM_ACTIONS
 from escoba_env.checks import whole
 from escoba_env.engine import solve as kernels
@@ -31,7 +31,8 @@ from escoba_env.evaluation.duplicate import (
     duplicate_table,
     mean_interval,
 )
-from escoba_env.evaluation.pool import AnyWorkers, Load, Store, StoreError, check_workers, run_units
+from escoba_env.evaluation.pool import AnyWorkers, Load, StoreError, check_workers, run_units
+from escoba_env.evaluation.seeds import open_store
 from escoba_env.evaluation.units import (
     A,
     Stop,
@@ -150,7 +151,8 @@ class QualityUnit(Unit):
                 if not games.size:
                     continue
                 views = batch.views(games)
-                actions = ask(load(policy), views)
+                with self.naming_deals():
+                    actions = ask(load(policy), views)
                 if number == A:
                     # A round of which every decision is forced still has one of them.
                     legal = views.records["legal"]
@@ -226,7 +228,7 @@ def decision_quality(
     *,
     against: str | Path = "greedy",
     deals: int = 100,
-    seed: int = 0,
+    seed: int | None = None,
     workers: AnyWorkers = 1,
     folder: str | Path | None = None,
     on_progress: Callable[[int, int], None] | None = None,
@@ -239,9 +241,9 @@ def decision_quality(
         rules: A preset's name, a ``Rules`` or a mapping of fields; two sides.
         against: The policy in the other side's seats. What is decided depends on it.
         deals: Number of deals, at least 2; each is one round with the policy on either side.
-        seed: Seed of the deals.
+        seed: Seed of the deals. Default: that of the folder, or else one that is drawn anew.
         workers: Processes that play, as for ``evaluate``.
-        folder: Where results are kept; what is there already is not played again.
+        folder: Where results and a drawn seed are kept; what is there already is not played again.
         on_progress: Called with the deals and the rounds finished so far.
         **fields: Fields of ``Rules`` that replace those of ``rules``.
 
@@ -259,7 +261,9 @@ def decision_quality(
     lower(table_rules, "round")
     (name,) = check_names("policy", [policy])
     (opponent,) = check_names("policy", [against])
-    deals, seed = whole("deals", deals, 2, MAX_DEALS), check_seed(seed)
+    deals = whole("deals", deals, 2, MAX_DEALS)
+    workers = check_workers(workers)
+    store, seed = open_store(folder, seed)
     table = duplicate_table(name, opponent, table_rules, "round")
     begin = time.perf_counter()
     parts: list[dict[str, Any]] = []
@@ -273,8 +277,8 @@ def decision_quality(
 
     results = run_units(
         units(),
-        workers=check_workers(workers),
-        store=None if folder is None else Store(folder),
+        workers=workers,
+        store=store,
         identify=identify,
     )
     stop: Stop | None = None

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from escoba_env.batch import check_seed
 from escoba_env.checks import whole
 from escoba_env.engine.record import lower
 from escoba_env.evaluation.duplicate import (
@@ -31,7 +30,8 @@ from escoba_env.evaluation.duplicate import (
     pairing_of,
 )
 from escoba_env.evaluation.plots import check_plot, save_plot
-from escoba_env.evaluation.pool import AnyWorkers, Store, check_workers
+from escoba_env.evaluation.pool import AnyWorkers, check_workers
+from escoba_env.evaluation.seeds import open_store
 from escoba_env.evaluation.units import Played, Table, check_names, play_tables, stop_with
 from escoba_env.files import write_whole
 from escoba_env.rules import Rules, make_rules
@@ -162,7 +162,7 @@ def tournament(
     *,
     episode: str = "round",
     deals: int = 1000,
-    seed: int = 0,
+    seed: int | None = None,
     workers: AnyWorkers = 1,
     folder: str | Path | None = None,
     on_progress: Callable[[int, int], None] | None = None,
@@ -179,10 +179,11 @@ def tournament(
         rules: A preset's name, a ``Rules`` or a mapping of fields.
         episode: ``"round"`` or ``"match"``.
         deals: Number of deals at each table, at least 2.
-        seed: Seed of the deals.
+        seed: Seed of the deals. Default: that of the folder, or else one that is drawn anew.
         workers: Processes that play, as for ``evaluate``.
-        folder: Where results are kept. What is there already is not played again, so a tournament
-            that was killed goes on, and one with more policies or deals plays what is new.
+        folder: Where results and a drawn seed are kept. What is there already is not played again,
+            so a tournament that was killed goes on, and one with more policies or deals plays what
+            is new.
         on_progress: Called with the deals of all tables and the rounds finished so far.
         **fields: Fields of ``Rules`` that replace those of ``rules``.
 
@@ -197,17 +198,19 @@ def tournament(
     whole("number of policies", len(names), 2, MAX_POLICIES)
     table_rules = make_rules(rules, **fields)
     lower(table_rules, episode)
-    seed = check_seed(seed)
+    deals = whole("deals", deals, 2, MAX_DEALS)
+    workers = check_workers(workers)
+    store, seed = open_store(folder, seed)
     begin = time.perf_counter()
     # With two sides the way back is the way there with the sign turned.
     pairs = list((combinations if table_rules.num_sides == 2 else permutations)(names, 2))
     tables = [duplicate_table(a, b, table_rules, episode) for a, b in pairs]
     played, stop = play_tables(
         tables,
-        deals=whole("deals", deals, 2, MAX_DEALS),
+        deals=deals,
         seed=seed,
-        workers=check_workers(workers),
-        store=None if folder is None else Store(folder),
+        workers=workers,
+        store=store,
         on_progress=on_progress,
     )
     if stop is not None and played[0].deals < 2:
@@ -388,7 +391,7 @@ def cross_play(
     against: str | Path = "greedy",
     episode: str = "round",
     deals: int = 1000,
-    seed: int = 0,
+    seed: int | None = None,
     workers: AnyWorkers = 1,
     folder: str | Path | None = None,
     on_progress: Callable[[int, int], None] | None = None,
@@ -406,7 +409,7 @@ def cross_play(
         against: The policy in both seats of the other side.
         episode: ``"round"`` or ``"match"``.
         deals: Number of deals at each table, at least 2.
-        seed: Seed of the deals.
+        seed: Seed of the deals, as for ``tournament``.
         workers: Processes that play, as for ``evaluate``.
         folder: Where results are kept, as for ``tournament``.
         on_progress: Called with the deals of all tables and the rounds finished so far.
@@ -424,7 +427,9 @@ def cross_play(
     if not table_rules.partnership:
         raise ValueError("partnership=False is not possible in cross-play; allowed: partners")
     lower(table_rules, episode)
-    seed = check_seed(seed)
+    deals = whole("deals", deals, 2, MAX_DEALS)
+    workers = check_workers(workers)
+    store, seed = open_store(folder, seed)
     begin = time.perf_counter()
     tables = [
         Table(
@@ -440,10 +445,10 @@ def cross_play(
     ]
     played, stop = play_tables(
         tables,
-        deals=whole("deals", deals, 2, MAX_DEALS),
+        deals=deals,
         seed=seed,
-        workers=check_workers(workers),
-        store=None if folder is None else Store(folder),
+        workers=workers,
+        store=store,
         on_progress=on_progress,
     )
     if stop is not None and played[0].deals < 2:

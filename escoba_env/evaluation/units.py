@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
@@ -17,8 +17,8 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from escoba_env.batch import Batch
-from escoba_env.checks import whole
+from escoba_env.batch import Batch, IllegalActionError
+from escoba_env.checks import shown, whole
 from escoba_env.engine.record import TWELFTHS
 from escoba_env.evaluation.playout import play_out
 from escoba_env.evaluation.pool import AnyWorkers, Load, Store, StoreError, run_units
@@ -129,7 +129,8 @@ class Unit:
         indices = np.arange(self.first, self.first + self.deals)
         batch.reset(self.seed, game_indices=np.repeat(indices, rotations))
         chairs = np.tile(np.array(table.seating), (self.deals, 1))
-        played = play_out(batch, [load(policy) for policy in table.policies], chairs)
+        with self.naming_deals():
+            played = play_out(batch, [load(policy) for policy in table.policies], chairs)
         escobas = None
         if played.escobas is not None:
             by_rotation = played.escobas.reshape(self.deals, rotations, table.rules.players)
@@ -139,6 +140,19 @@ class Unit:
             "rounds": int(played.rounds.sum()),
             "escobas": escobas,
         }
+
+    @contextmanager
+    def naming_deals(self) -> Iterator[None]:
+        """Adds the deals and their seed to what a policy's fault says, so that it can be found."""
+        try:
+            yield
+        except ValueError as error:
+            if type(error) not in (ValueError, IllegalActionError):
+                raise
+            last = self.first + self.deals - 1
+            raise type(error)(
+                f"{error} (deals {self.first} to {last} of seed {self.seed})"
+            ) from error
 
     def fits(self, result: Any) -> bool:
         """Whether something that was read from a file can be what :meth:`play` returns."""
@@ -319,7 +333,7 @@ def deals_at_once(tables: Sequence[Table]) -> list[int]:
         name = str(policy) if isinstance(policy, str | Path) else f"object {id(policy)}"
         if name not in known:
             said = getattr(load_policy(policy), "deals_at_once", INT32)
-            known[name] = whole(f"deals_at_once of policy {policy!r}:", said, 1, INT32)
+            known[name] = whole(f"deals_at_once of policy {shown(policy)}:", said, 1, INT32)
         return known[name]
 
     return [min(map(of, table.policies)) for table in tables]
@@ -359,13 +373,15 @@ def check_names(name: str, policies: Sequence[Any]) -> list[str]:
     names: list[str] = []
     given: object = policies
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise ValueError(f"{name} {given!r} is not possible; allowed: a list of names or folders")
+        raise ValueError(
+            f"{name} {shown(given)} is not possible; allowed: a list of names or folders"
+        )
     for policy in policies:
         if not isinstance(policy, str | Path):
-            raise ValueError(f"{name} {policy!r} is not possible; allowed: a name or a folder")
+            raise ValueError(f"{name} {shown(policy)} is not possible; allowed: a name or a folder")
         load_policy(policy)
         if str(policy) in names:
-            raise ValueError(f"{name} {str(policy)!r} is given twice; allowed: once")
+            raise ValueError(f"{name} {shown(str(policy))} is given twice; allowed: once")
         names.append(str(policy))
     return names
 
@@ -374,7 +390,7 @@ def identify(policy: PolicyLike) -> str:
     """Names a policy so that another one never has the same name: files by what is in them."""
     if not isinstance(policy, str | Path):
         raise ValueError(
-            f"policy {policy!r} is an object; allowed here: a name or a folder, which can be "
+            f"policy {shown(policy)} is an object; allowed here: a name or a folder, which can be "
             f"loaded again"
         )
     name, options = split_options(str(policy))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from escoba_env.batch import Views
 from escoba_env.cards import NUM_ACTIONS
-from escoba_env.checks import whole, wholes
+from escoba_env.checks import shown, whole, wholes
 from escoba_env.encoding import Encoding
 from escoba_env.rules import make_rules
 
@@ -47,8 +47,8 @@ class FunctionPolicy:
         self.name = name or getattr(function, "__name__", None) or type(function).__name__
         if inspect.isclass(function) or not callable(function):
             raise ValueError(
-                f"policy {function!r} is not possible; allowed: a function (observation, mask) -> "
-                f"action"
+                f"policy {shown(function)} is not possible; allowed: a function "
+                f"(observation, mask) -> action"
             )
         try:
             inspect.signature(function).bind(None, None)
@@ -60,7 +60,7 @@ class FunctionPolicy:
             # Some built-in functions tell nobody what they take.
             pass
         if not isinstance(batched, bool):
-            raise ValueError(f"batched={batched!r}; allowed: True or False")
+            raise ValueError(f"batched={shown(batched)}; allowed: True or False")
         self.function = function
         self.batched = batched
         self._encodings: dict[Any, Encoding] = {}

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escoba_env.batch import Records, Views
-from escoba_env.checks import whole
+from escoba_env.checks import shown, whole
 from escoba_env.engine import batch as game_kernels
 from escoba_env.engine import ismcts as kernels
 from escoba_env.engine.counting import MOST_MOVES
@@ -88,7 +88,7 @@ class ISMCTSPolicy:
         self.exploration = _exploration(exploration)
         if rollout is not None and rollout not in ROLLOUTS:
             raise ValueError(
-                f"option rollout {rollout!r} is not possible; allowed: {', '.join(ROLLOUTS)}"
+                f"option rollout {shown(rollout)} is not possible; allowed: {', '.join(ROLLOUTS)}"
             )
         self._rollout = ROLLOUTS.index(rollout or "counting")
         self.deals = whole("option deals", deals, 0, MOST_DEALS)
@@ -184,5 +184,5 @@ class CheatingISMCTSPolicy(ISMCTSPolicy):
 
 def _exploration(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1000:
-        raise ValueError(f"option exploration {value!r} is not possible; allowed: 0 to 1000")
+        raise ValueError(f"option exploration {shown(value)} is not possible; allowed: 0 to 1000")
     return float(value)

@@ -12,12 +12,15 @@ import inspect
 import json
 import re
 import sys
+import sysconfig
 import warnings
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
+from modulefinder import ModuleFinder
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from escoba_env.checks import shown, suggestion
 from escoba_env.policies.base import Policy
 from escoba_env.policies.builtin import CountingPolicy, GreedyPolicy, RandomPolicy
 from escoba_env.policies.checkpoint import CARD, WEIGHTS, find_checkpoint, shipped_checkpoints
@@ -78,12 +81,12 @@ def load_policy(policy: PolicyLike) -> Policy:
     if name in BUILTIN:
         allowed = list(inspect.signature(BUILTIN[name]).parameters)
         if options and not allowed:
-            raise ValueError(f"policy {name!r} takes no options; got {sorted(options)}")
+            raise ValueError(f"policy {name!r} takes no options; got {shown(sorted(options))}")
         unknown = set(options) - set(allowed)
         if unknown:
             raise ValueError(
-                f"policy option {min(unknown)!r} is unknown; allowed for {name!r}: "
-                f"{', '.join(allowed)}"
+                f"policy option {shown(min(unknown))} is unknown; allowed for {name!r}: "
+                f"{', '.join(allowed)}{suggestion(min(unknown), allowed)}"
             )
         return BUILTIN[name](**options)
     folder = find_checkpoint(name)
@@ -105,14 +108,14 @@ def load_policy(policy: PolicyLike) -> Policy:
 
         return ONNXPolicy.load(name, **options)
     registered = registered_policies()
+    known = [*BUILTIN, *shipped_checkpoints(), *registered]
     if name in registered:
         return _made(name, registered[name].load, options)
     if _FACTORY.fullmatch(name):
-        return _made(name, lambda: _factory(name), options)
-    known = ", ".join([*BUILTIN, *shipped_checkpoints(), *registered])
+        return _made(name, lambda: _factory(name, suggestion(name, known)), options)
     raise ValueError(
-        f"policy {name!r} is unknown; allowed: {known}, the folder of a checkpoint, a file "
-        f"NAME{ONNX}, or package.module:factory"
+        f"policy {shown(name)} is unknown; allowed: {', '.join(known)}, the folder of a "
+        f"checkpoint, a file NAME{ONNX}, or package.module:factory{suggestion(name, known)}"
     )
 
 
@@ -137,7 +140,7 @@ def split_options(text: str) -> tuple[str, dict[str, Any]]:
         key, equals, value = part.partition("=")
         if not equals or not key or not value or key in options:
             raise ValueError(
-                f"option {part!r} of policy {text!r} is not key=value, or stands twice"
+                f"option {shown(part)} of policy {shown(text)} is not key=value, or stands twice"
             )
         options[key] = _value(value)
     return name, options
@@ -164,7 +167,10 @@ def registered_policies() -> dict[str, EntryPoint]:
 
 
 def policy_files(name: str) -> list[Path]:
-    """Returns the files that the policy of a name, without its options, comes from; may be none."""
+    """Returns the files that the policy of a name, without its options, comes from; may be none.
+
+    Of a factory these are its module and the modules beside it that it imports.
+    """
     folder = find_checkpoint(name) if name not in BUILTIN else None
     if folder is not None:
         return [path for path in (folder / CARD, folder / WEIGHTS) if path.is_file()]
@@ -174,8 +180,35 @@ def policy_files(name: str) -> list[Path]:
     target = registered[name].value if name in registered else name
     if name in BUILTIN or not _FACTORY.fullmatch(target):
         return []
-    spec = _spec(target.partition(":")[0])
-    return [Path(spec.origin)] if spec and spec.origin and Path(spec.origin).is_file() else []
+    return _module_files(target.partition(":")[0])
+
+
+def _module_files(name: str) -> list[Path]:
+    """Returns the files of a module and of what it imports from the same place, without running it.
+
+    The same place is the folder that the module or its package lies in; of an installed package it
+    is the package alone. What is imported in another way than by ``import``, and data that the
+    module reads, cannot be seen.
+    """
+    spec = _spec(name)
+    if spec is None or spec.origin is None or not Path(spec.origin).is_file():
+        return []
+    own = Path(spec.origin)
+    root = own.parents[name.count(".") + (own.stem == "__init__")]
+    # This package has a version of its own in the key of every result.
+    others = {"escoba_env"}
+    standard = Path(sysconfig.get_path("stdlib"))
+    if root == standard or root.name in ("site-packages", "dist-packages"):
+        others |= {path.name.partition(".")[0] for path in root.iterdir()}
+    finder = ModuleFinder([str(root)], excludes=sorted(others - {name.partition(".")[0]}))
+    try:
+        finder.import_hook(name)
+    except (ImportError, SyntaxError):
+        # It cannot be imported either, which is told when it is.
+        return [own]
+    # A part of Python's own library whose stubs leave this out.
+    found = (getattr(one, "__file__", None) for one in finder.modules.values())
+    return sorted({own, *(Path(file) for file in found if file)})
 
 
 def _policy_of(value: Any) -> Policy:
@@ -195,8 +228,8 @@ def _policy_of(value: Any) -> Policy:
         if callable(value):
             return FunctionPolicy(value)
     raise ValueError(
-        f"policy {value!r} is not possible; allowed: a name ({', '.join(BUILTIN)}, ...), a path, "
-        f"an object with a name and act(views), a model of Stable-Baselines3, or a function "
+        f"policy {shown(value)} is not possible; allowed: a name ({', '.join(BUILTIN)}, ...), a "
+        f"path, an object with a name and act(views), a model of Stable-Baselines3, or a function "
         f"(observation, mask) -> action"
     )
 
@@ -207,16 +240,18 @@ def _made(name: str, find: Callable[[], Any], options: dict[str, Any]) -> Policy
         factory = find()
     except (Exception, SystemExit) as error:
         raise ValueError(
-            f"policy {name!r} cannot be imported: {type(error).__name__}: {error}"
+            f"policy {shown(name)} cannot be imported: {type(error).__name__}: {error}"
         ) from error
     if not callable(factory):
         raise ValueError(
-            f"policy {name!r} is {factory!r}; allowed: a factory, called with the options"
+            f"policy {shown(name)} is {shown(factory)}; allowed: a factory, called with the options"
         )
     try:
         inspect.signature(factory).bind(**options)
     except TypeError as error:
-        raise ValueError(f"policy {name!r}: options {options} do not fit: {error}") from None
+        raise ValueError(
+            f"policy {shown(name)}: options {shown(options)} do not fit: {error}"
+        ) from None
     except ValueError:
         # Some built-in callables tell nobody what they take.
         pass
@@ -224,25 +259,29 @@ def _made(name: str, find: Callable[[], Any], options: dict[str, Any]) -> Policy
         made = factory(**options)
     except (Exception, SystemExit) as error:
         raise ValueError(
-            f"policy {name!r}: its factory raised {type(error).__name__}: {error}"
+            f"policy {shown(name)}: its factory raised {type(error).__name__}: {error}"
         ) from error
     if isinstance(made, str | Path):
         raise ValueError(
-            f"policy {name!r}: its factory returned {made!r}; allowed: a policy, not a name of one"
+            f"policy {shown(name)}: its factory returned {shown(made)}; allowed: a policy, not a "
+            f"name of one"
         )
     try:
         return _policy_of(made)
     except ValueError as error:
-        raise ValueError(f"policy {name!r}: its factory returned no policy: {error}") from None
+        raise ValueError(f"policy {shown(name)}: its factory returned no policy: {error}") from None
 
 
-def _factory(name: str) -> Any:
+def _factory(name: str, hint: str) -> Any:
+    """Imports a factory; the hint is what the name may be a misspelling of."""
     module_name, _, attribute = name.partition(":")
     if _spec(module_name) is None:
-        raise ModuleNotFoundError(f"there is no module {module_name!r}", name=module_name)
+        raise ModuleNotFoundError(
+            f"there is no module {shown(module_name)}{hint}", name=module_name
+        )
     module = importlib.import_module(module_name)
     if not hasattr(module, attribute):
-        raise AttributeError(f"module {module_name!r} has no {attribute!r}")
+        raise AttributeError(f"module {shown(module_name)} has no {shown(attribute)}")
     return getattr(module, attribute)
 
 

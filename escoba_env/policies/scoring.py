@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from escoba_env.batch import Views
 from escoba_env.cards import NUM_ACTIONS
+from escoba_env.checks import shown
 from escoba_env.encoding import VERSIONS, Encoding
 from escoba_env.engine.batch import sample_actions
 from escoba_env.policies.checkpoint import CheckpointError, PolicyCard
@@ -37,7 +38,7 @@ class ScoringPolicy(ABC):
 
     def __init__(self, name: str, encoding: Encoding, *, sample: bool = False) -> None:
         if not isinstance(sample, bool):
-            raise ValueError(f"option sample={sample!r}; allowed: true or false")
+            raise ValueError(f"option sample={shown(sample)}; allowed: true or false")
         self.name = name
         self.sample = sample
         self.encoding = encoding

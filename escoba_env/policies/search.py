@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from escoba_env.batch import Records, Views
 from escoba_env.cards import NUM_ACTIONS
-from escoba_env.checks import one_of, whole
+from escoba_env.checks import one_of, shown, whole
 from escoba_env.engine import batch as game_kernels
 from escoba_env.engine import search as kernels
 from escoba_env.engine.counting import MOST_MOVES
@@ -154,13 +154,17 @@ class SearchPolicy:
         one_of("option utility", utility, UTILITIES)
         self.utility = utility
         if not isinstance(belief, bool):
-            raise ValueError(f"option belief={belief!r} is not possible; allowed: true or false")
+            raise ValueError(
+                f"option belief={shown(belief)} is not possible; allowed: true or false"
+            )
         self.belief = belief
         if prior is not None:
             self._prior = whole("option prior", prior, 0, MOST_WORLDS)
         self._guide = check_likely(policy)
         if worlds is not None and time is not None:
-            raise ValueError(f"options worlds={worlds!r} and time={time!r}; allowed: one of them")
+            raise ValueError(
+                f"options worlds={shown(worlds)} and time={shown(time)}; allowed: one of them"
+            )
         self.worlds = whole("option worlds", 64 if worlds is None else worlds, 1, MOST_WORLDS)
         self.deals = whole("option deals", deals, 0, MOST_DEALS)
         self.solver_turns = whole("option solver_turns", solver_turns, 0, MOST_TURNS)
@@ -431,7 +435,7 @@ class CheatingSearchPolicy(SearchPolicy):
 
 def _seconds(time: Any) -> float:
     if isinstance(time, bool) or not isinstance(time, int | float) or not 0 < time <= 3600:
-        raise ValueError(f"option time {time!r} is not possible; allowed: seconds, up to 3600")
+        raise ValueError(f"option time {shown(time)} is not possible; allowed: seconds, up to 3600")
     return float(time)
 
 
@@ -464,7 +468,9 @@ def check_likely(policy: Any) -> Likely | None:
     allowed = "the name or folder of a learned policy"
     player = check_player("policy", policy, allowed)
     if not isinstance(player, Likely):
-        raise ValueError(f"option policy {policy!r} gives no probabilities; allowed: {allowed}")
+        raise ValueError(
+            f"option policy {shown(policy)} gives no probabilities; allowed: {allowed}"
+        )
     return player
 
 
@@ -489,9 +495,9 @@ def check_player(option: str, policy: Any, allowed: str) -> Policy:
         player = load_policy(policy)
     except ValueError as error:
         raise ValueError(
-            f"option {option} {policy!r} is not possible ({error}); allowed: {allowed}"
+            f"option {option} {shown(policy)} is not possible ({error}); allowed: {allowed}"
         ) from None
     # Searches alone say whether they cheat.
     if hasattr(player, "cheats"):
-        raise ValueError(f"option {option} {policy!r} is a search itself; allowed: {allowed}")
+        raise ValueError(f"option {option} {shown(policy)} is a search itself; allowed: {allowed}")
     return player
