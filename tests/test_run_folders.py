@@ -136,6 +136,7 @@ def test_what_killed_processes_left_half_written_is_removed_and_nothing_else(
     left = [
         folder.path / ".resume.pt-a1b2c3d4",
         folder.path / ".resume.pt.4321",
+        folder.path / ".resume.pt-a1b2c3d4.escoba-part",
         folder.rounds[0] / f".{CURVE}-a1b2c3d4",
         labels / ".0001-00.safetensors-a1b2c3d4",
         labels / ".end-0001-00.safetensors-a1b2c3d4",

@@ -24,7 +24,7 @@ from .config import AnySettings, ConfigError, Settings, load_settings
 LOCK = ".lock"
 _SCRATCH = re.compile(
     r"\.(?P<name>config\.yaml|resume\.pt|[a-z]+\.jsonl|checkpoint|best|(end-)?\d+-\d+\.safetensors)"
-    r"(-(old-)?[a-z0-9_]{8}|\.\d+)"
+    r"(-(old-)?[a-z0-9_]{8}(\.escoba-part)?|\.\d+)"
 )
 """What a kill while something is written leaves: of ``write_whole`` and ``save_checkpoint``; and of
 earlier versions. Nothing else of anybody's is called so."""
