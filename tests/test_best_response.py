@@ -156,7 +156,7 @@ def test_a_best_response_that_was_stopped_is_not_measured(policy, tmp_path, monk
     before = (Path(policy) / "card.json").read_bytes()
     result = CliRunner().invoke(module.app, command)
     assert result.exit_code == 130
-    assert "go on with --resume" in result.output
+    assert "resume with --resume" in result.output
     assert not (tmp_path / "run").exists()
     assert (Path(policy) / "card.json").read_bytes() == before
 

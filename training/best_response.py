@@ -18,7 +18,6 @@ Of a policy of matches it is matches that both play for, and what counts is thos
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,10 +30,10 @@ from escoba_env.evaluation import Evaluation, cores, evaluate
 from escoba_env.evaluation.seeds import draw_seed
 from escoba_env.files import write_whole
 from escoba_env.policies import load_policy
-from escoba_env.policies.checkpoint import CheckpointError
 from escoba_env.policies.learned import LearnedPolicy
 from escoba_env.rules import make_rules
 
+from .commands import app_of, one_line, read_name, read_path
 from .config import Config, ConfigError, make_config
 from .run_folder import RunFolder
 from .selfplay import games_of, train
@@ -49,8 +48,6 @@ SEARCH = "search:worlds=64,belief=true,prior=0,deals=0"
 """The opponent that takes no training; in matches it plays to win them."""
 SEARCH_DEALS = 2000
 """Duplicate deals that it is measured on, at the most."""
-
-app = typer.Typer(add_completion=False)
 
 
 @dataclass(frozen=True)
@@ -266,22 +263,33 @@ def response_config(
     )
 
 
-@app.command()
 def main(
-    policy: Annotated[str, typer.Argument(help="The policy: a name, a file or a folder.")],
+    policy: Annotated[
+        str,
+        typer.Argument(
+            parser=read_name, metavar="POLICY", help="The policy: a name, a file or a folder."
+        ),
+    ],
     decisions: Annotated[int, typer.Option(min=1, help="Decisions to learn from.")] = 2_000_000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the training.")] = 1,
     deals: Annotated[int, typer.Option(min=2, help="Duplicate deals to measure on.")] = 20_000,
     fresh: Annotated[bool, typer.Option(help="Begin from new weights.")] = False,
-    run: Annotated[Path | None, typer.Option(help="Run folder.")] = None,
+    run: Annotated[
+        Path | None, typer.Option(parser=read_path, metavar="FOLDER", help="Run folder.")
+    ] = None,
     resume: Annotated[bool, typer.Option(help="Go on with the run that is there.")] = False,
     card: Annotated[
-        Path | None, typer.Option(help="Checkpoint folder whose card gets the result.")
+        Path | None,
+        typer.Option(
+            parser=read_path,
+            metavar="FOLDER",
+            help="Checkpoint folder whose card gets the result.",
+        ),
     ] = None,
 ) -> None:
     """Trains an opponent against a frozen policy alone and says what it and a search gain."""
     folder = run or Path("runs") / f"best-response-{Path(policy.partition(':')[0]).name}-{seed}"
-    try:
+    with one_line("it has not been measured: resume with --resume"):
         if card:
             check_card(card, policy)
         result = best_response(
@@ -289,12 +297,6 @@ def main(
         )
         if card:
             into_card(card, policy, folder)
-    except (ConfigError, CheckpointError) as error:
-        print(error, file=sys.stderr)
-        raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        print("stopped before it was measured: go on with --resume", file=sys.stderr)
-        raise typer.Exit(130) from None
     console = Console()
     for name, found in (("trained", result.trained), ("search", result.search)):
         matches = f", {found.wins:,} won and {found.losses:,} lost" * (found.episode == "match")
@@ -304,6 +306,8 @@ def main(
         )
     console.print(f"the larger one is a lower bound on how far it can be exploited; in {folder}")
 
+
+app = app_of(main)
 
 if __name__ == "__main__":
     app()

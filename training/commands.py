@@ -31,15 +31,15 @@ def read_path(text: str) -> Path:
         raise typer.BadParameter(f"{text!r}: {error}") from None
 
 
-def read_config(text: str) -> str:
-    """Reads the name or path of a config."""
+def read_name(text: str) -> str:
+    """Reads what is a name or a path: of a config, or of a policy."""
     return text if "~" not in text else str(read_path(text))
 
 
 ConfigArgument = Annotated[
     str,
     typer.Argument(
-        parser=read_config,
+        parser=read_name,
         metavar="CONFIG",
         help="A shipped config, such as quick, or a YAML file of settings.",
     ),

@@ -9,14 +9,13 @@ drawn when the measurement begins, and written down with the date and a digest o
 then on the policy may not change; other weights need a measurement of their own. What is chosen on
 the way (epochs, versions, settings) is chosen on the deals of the config.
 
-A measurement that was stopped goes on where it was with the same command.
+The same command resumes a measurement that was stopped.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -37,6 +36,7 @@ from escoba_env.policies.learned import LearnedPolicy
 from escoba_env.rules import Rules, make_rules
 from escoba_env.version import package_version
 
+from .commands import app_of, one_line, read_path
 from .progress import bar_of
 from .selfplay import games_of
 
@@ -47,8 +47,6 @@ CHUNK = 500
 """Deals played side by side, which a network is faster with than with fewer."""
 RECORD = "measurement.json"
 """In the folder of a measurement: its :class:`Draw`."""
-
-app = typer.Typer(add_completion=False)
 
 
 class MeasurementError(ValueError):
@@ -351,9 +349,10 @@ def _ladder(name: str, folder: Path, console: Console) -> LadderResult:
     )
 
 
-@app.command()
 def main(
-    checkpoint: Annotated[Path, typer.Argument(help="Folder of the policy.")],
+    checkpoint: Annotated[
+        Path, typer.Argument(parser=read_path, metavar="FOLDER", help="Folder of the policy.")
+    ],
     deals: Annotated[
         int | None,
         typer.Option(min=4, help="Duplicate deals of a margin; default: 100,000, matches 10,000."),
@@ -365,26 +364,27 @@ def main(
         bool, typer.Option("--ladder/--no-ladder", help="Play ladder v1 where it is its game.")
     ] = True,
     folder: Annotated[
-        Path | None, typer.Option(help="Where results are kept; default: runs/measure-NAME.")
+        Path | None,
+        typer.Option(
+            parser=read_path,
+            metavar="FOLDER",
+            help="Where results are kept; default: runs/measure-NAME.",
+        ),
     ] = None,
     card: Annotated[bool, typer.Option("--card", help="Write the result into its card.")] = False,
 ) -> None:
     """Measures a policy on deals that are drawn now."""
-    try:
+    with one_line("what was played is kept: the same command resumes"):
         policy = LearnedPolicy.load(checkpoint)
         plan = make_plan(policy, deals, start_deals, ladder=play_ladder)
         place = folder or Path("runs") / f"measure-{checkpoint.resolve().name}"
         strength = measure(checkpoint, place, plan)
         if card:
             into_card(checkpoint, strength)
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        print("stopped; what was played is kept: the same command goes on", file=sys.stderr)
-        raise typer.Exit(130) from None
-    print(json.dumps(strength.as_card(), indent=2, ensure_ascii=False))
+        print(json.dumps(strength.as_card(), indent=2))
 
+
+app = app_of(main)
 
 if __name__ == "__main__":
     app()

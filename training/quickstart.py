@@ -27,7 +27,7 @@ from escoba_env.envs.single import EscobaEnv
 from escoba_env.evaluation import evaluate, mean_interval
 from escoba_env.evaluation.duplicate import MAX_DEALS
 
-from .commands import Resume, Run, Seed, app_of, given, one_line, read_config
+from .commands import Resume, Run, Seed, app_of, given, one_line, read_name
 from .config import Config, load_config
 from .run_folder import RunFolder
 from .selfplay import run_path, train
@@ -36,7 +36,7 @@ from .selfplay import run_path, train
 def main(
     config: Annotated[
         str,
-        typer.Option(parser=read_config, metavar="CONFIG", help="A config's name, or a YAML file."),
+        typer.Option(parser=read_name, metavar="CONFIG", help="A config's name, or a YAML file."),
     ] = "quick",
     seed: Seed = None,
     deals: Annotated[

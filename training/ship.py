@@ -11,7 +11,7 @@ The card gets, beside what training has written (config, seed, decisions, versio
   score on ladder v1, on deals drawn for this card (:mod:`training.measure`);
 * what a trained opponent and a search gain (:mod:`training.best_response`).
 
-A run that is stopped keeps what it has measured, and the same command goes on. Needs the extra
+A command that is stopped keeps what it has measured, and the same command resumes. Needs the extra
 ``evaluation`` for the plot.
 """
 
@@ -20,7 +20,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,6 +33,7 @@ from escoba_env.policies.checkpoint import CARD, CheckpointError, read_card, tab
 from escoba_env.policies.learned import LearnedPolicy
 
 from .best_response import RESULT, best_response, for_card, response_config
+from .commands import app_of, one_line, read_path
 from .curves import draw, learned
 from .labels import about_shard
 from .measure import MeasurementError, Plan, Strength, make_plan, measure
@@ -45,8 +45,6 @@ RESPONSE_DEALS = 20_000
 DECISIONS = 1_000_000
 """Decisions that the opponent of the best response learns from."""
 QUICK_DEALS, QUICK_DECISIONS = 400, 20_000
-
-app = typer.Typer(add_completion=False)
 
 
 @dataclass(frozen=True)
@@ -173,12 +171,16 @@ def _label_time(run: Path) -> dict[str, Any]:
     return {"label_seconds": round(sum(about_shard(path)["seconds"] for path in shards), 1)}
 
 
-@app.command()
 def main(
-    run: Annotated[Path, typer.Argument(help="Folder of the run.")],
+    run: Annotated[
+        Path, typer.Argument(parser=read_path, metavar="RUN", help="Folder of the run.")
+    ],
     name: Annotated[str | None, typer.Option(help="Its name; default: the config's.")] = None,
     to: Annotated[
-        Path | None, typer.Option(help="Folder to put it into; default: RUN/shipped.")
+        Path | None,
+        typer.Option(
+            parser=read_path, metavar="FOLDER", help="Folder to put it into; default: RUN/shipped."
+        ),
     ] = None,
     deals: Annotated[
         int | None,
@@ -193,14 +195,18 @@ def main(
     ] = None,
     folder: Annotated[
         Path | None,
-        typer.Option(help="Where results are kept; default: RUN, with --quick RUN/quick."),
+        typer.Option(
+            parser=read_path,
+            metavar="FOLDER",
+            help="Where results are kept; default: RUN, with --quick RUN/quick.",
+        ),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Few deals and decisions, and no ladder.")
     ] = False,
 ) -> None:
     """Measures a trained policy and ships it with its card and learning curve."""
-    try:
+    with one_line("what was measured is kept: the same command resumes"):
         policy = LearnedPolicy.load(run / "checkpoint")
         target = (to or run / "shipped") / check_name(policy.card.name if name is None else name)
         if quick:
@@ -210,14 +216,10 @@ def main(
         plan = make_plan(policy, deals, start_deals, ladder=not quick)
         decisions = DECISIONS if decisions is None else decisions
         ship(run, target, plan, decisions=decisions, folder=folder)
-    except (ValueError, ModuleNotFoundError) as error:
-        print(error, file=sys.stderr)
-        raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        print("stopped; what was measured is kept: the same command goes on", file=sys.stderr)
-        raise typer.Exit(130) from None
-    print(f"shipped: {target}")
+        print(f"shipped: {target}")
 
+
+app = app_of(main)
 
 if __name__ == "__main__":
     app()
