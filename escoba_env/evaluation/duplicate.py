@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escoba_env.batch import check_seed
-from escoba_env.checks import whole
+from escoba_env.checks import quoted, whole
 from escoba_env.engine.record import TWELFTHS, lower
 from escoba_env.evaluation.pool import AnyWorkers, check_workers
 from escoba_env.evaluation.units import (
@@ -119,6 +119,14 @@ class Evaluation:
     other_escobas: float | None
     seconds: float = dataclasses.field(compare=False)
     version: str
+
+    def __repr__(self) -> str:
+        # In ASCII, so that every terminal can show it.
+        return (
+            f"<Evaluation {self.rules.title}, {self.episode}: {quoted(self.a)} wins "
+            f"{self.margin:+.3f} +- {self.half_width:.3f} from {quoted(self.b)} in {self.deals} "
+            f"deals>"
+        )
 
     @property
     def interval(self) -> tuple[float, float]:

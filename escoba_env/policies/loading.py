@@ -18,6 +18,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from escoba_env.checks import quoted
 from escoba_env.policies.base import Policy
 from escoba_env.policies.builtin import CountingPolicy, GreedyPolicy, RandomPolicy
 from escoba_env.policies.checkpoint import CARD, WEIGHTS, find_checkpoint, shipped_checkpoints
@@ -78,11 +79,11 @@ def load_policy(policy: PolicyLike) -> Policy:
     if name in BUILTIN:
         allowed = list(inspect.signature(BUILTIN[name]).parameters)
         if options and not allowed:
-            raise ValueError(f"policy {name!r} takes no options; got {sorted(options)}")
+            raise ValueError(f"policy {quoted(name)} takes no options; got {sorted(options)}")
         unknown = set(options) - set(allowed)
         if unknown:
             raise ValueError(
-                f"policy option {min(unknown)!r} is unknown; allowed for {name!r}: "
+                f"policy option {quoted(min(unknown))} is unknown; allowed for {quoted(name)}: "
                 f"{', '.join(allowed)}"
             )
         return BUILTIN[name](**options)
@@ -95,7 +96,7 @@ def load_policy(policy: PolicyLike) -> Policy:
             if error.name != "torch":
                 raise
             raise ModuleNotFoundError(
-                f"policy {name!r} is a trained network and needs torch: "
+                f"policy {quoted(name)} is a trained network and needs torch: "
                 f"pip install 'escoba-env[learned]'",
                 name="torch",
             ) from None
@@ -111,7 +112,7 @@ def load_policy(policy: PolicyLike) -> Policy:
         return _made(name, lambda: _factory(name), options)
     known = ", ".join([*BUILTIN, *shipped_checkpoints(), *registered])
     raise ValueError(
-        f"policy {name!r} is unknown; allowed: {known}, the folder of a checkpoint, a file "
+        f"policy {quoted(name)} is unknown; allowed: {known}, the folder of a checkpoint, a file "
         f"NAME{ONNX}, or package.module:factory"
     )
 
@@ -137,7 +138,7 @@ def split_options(text: str) -> tuple[str, dict[str, Any]]:
         key, equals, value = part.partition("=")
         if not equals or not key or not value or key in options:
             raise ValueError(
-                f"option {part!r} of policy {text!r} is not key=value, or stands twice"
+                f"option {quoted(part)} of policy {quoted(text)} is not key=value, or stands twice"
             )
         options[key] = _value(value)
     return name, options
@@ -153,8 +154,8 @@ def registered_policies() -> dict[str, EntryPoint]:
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.value):
         if entry.name in taken or "=" in entry.name:
             warnings.warn(
-                f"policy {entry.name!r} of {entry.value!r} is left out: the name is taken or has "
-                f"an '='",
+                f"policy {quoted(entry.name)} of {quoted(entry.value)} is left out: the name is "
+                f"taken or has an '='",
                 stacklevel=2,
             )
             continue
@@ -195,8 +196,8 @@ def _policy_of(value: Any) -> Policy:
         if callable(value):
             return FunctionPolicy(value)
     raise ValueError(
-        f"policy {value!r} is not possible; allowed: a name ({', '.join(BUILTIN)}, ...), a path, "
-        f"an object with a name and act(views), a model of Stable-Baselines3, or a function "
+        f"policy {quoted(value)} is not possible; allowed: a name ({', '.join(BUILTIN)}, ...), a "
+        f"path, an object with a name and act(views), a model of Stable-Baselines3, or a function "
         f"(observation, mask) -> action"
     )
 
@@ -207,16 +208,17 @@ def _made(name: str, find: Callable[[], Any], options: dict[str, Any]) -> Policy
         factory = find()
     except (Exception, SystemExit) as error:
         raise ValueError(
-            f"policy {name!r} cannot be imported: {type(error).__name__}: {error}"
+            f"policy {quoted(name)} cannot be imported: {type(error).__name__}: {error}"
         ) from error
     if not callable(factory):
         raise ValueError(
-            f"policy {name!r} is {factory!r}; allowed: a factory, called with the options"
+            f"policy {quoted(name)} is {quoted(factory)}; allowed: a factory, called with the "
+            "options"
         )
     try:
         inspect.signature(factory).bind(**options)
     except TypeError as error:
-        raise ValueError(f"policy {name!r}: options {options} do not fit: {error}") from None
+        raise ValueError(f"policy {quoted(name)}: options {options} do not fit: {error}") from None
     except ValueError:
         # Some built-in callables tell nobody what they take.
         pass
@@ -224,25 +226,28 @@ def _made(name: str, find: Callable[[], Any], options: dict[str, Any]) -> Policy
         made = factory(**options)
     except (Exception, SystemExit) as error:
         raise ValueError(
-            f"policy {name!r}: its factory raised {type(error).__name__}: {error}"
+            f"policy {quoted(name)}: its factory raised {type(error).__name__}: {error}"
         ) from error
     if isinstance(made, str | Path):
         raise ValueError(
-            f"policy {name!r}: its factory returned {made!r}; allowed: a policy, not a name of one"
+            f"policy {quoted(name)}: its factory returned {quoted(made)}; allowed: a policy, not "
+            "a name of one"
         )
     try:
         return _policy_of(made)
     except ValueError as error:
-        raise ValueError(f"policy {name!r}: its factory returned no policy: {error}") from None
+        raise ValueError(
+            f"policy {quoted(name)}: its factory returned no policy: {error}"
+        ) from None
 
 
 def _factory(name: str) -> Any:
     module_name, _, attribute = name.partition(":")
     if _spec(module_name) is None:
-        raise ModuleNotFoundError(f"there is no module {module_name!r}", name=module_name)
+        raise ModuleNotFoundError(f"there is no module {quoted(module_name)}", name=module_name)
     module = importlib.import_module(module_name)
     if not hasattr(module, attribute):
-        raise AttributeError(f"module {module_name!r} has no {attribute!r}")
+        raise AttributeError(f"module {quoted(module_name)} has no {quoted(attribute)}")
     return getattr(module, attribute)
 
 
