@@ -5,13 +5,14 @@ A thin, checked surface over the kernels: an array of game records and no rule o
 
 from __future__ import annotations
 
+from threading import Event
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from escoba_env.cards import NUM_ACTIONS, cards_in
-from escoba_env.checks import buffer, one_of, whole, wholes
+from escoba_env.checks import buffer, flag, one_of, quoted, room_for, whole, wholes
 from escoba_env.encoding import Encoding
 from escoba_env.engine import batch as kernels
 from escoba_env.engine.play import RANDOM_DEALER
@@ -27,6 +28,10 @@ Records = NDArray[np.void]
 MAX_SEED = 2**63 - 1
 REWARD_TIMINGS = ("round_end", "as_earned")
 MAX_GAMES = 2**31
+GAMES_AT_ONCE = 1024
+"""Games that ``Batch.play_random`` plays side by side in a thread: as many as fit into a cache."""
+DECISIONS_AT_ONCE = 2**18
+"""Their decisions between two looks at whether it is interrupted: a tenth of a second or so."""
 
 _NO_ROWS = np.zeros((0, 0), np.float32)
 
@@ -42,6 +47,21 @@ def check_seed(seed: Any) -> int:
         ValueError: If it is not a whole number from 0 to ``MAX_SEED``.
     """
     return whole("seed", seed, 0, MAX_SEED)
+
+
+def check_games(name: str, number: Any) -> int:
+    """Returns a number of games as an ``int``.
+
+    Args:
+        name: What the number is called.
+        number: The number.
+
+    Raises:
+        ValueError: If it is no whole number from 1, or the games take more memory than there is.
+    """
+    number = whole(name, number, 1, MAX_GAMES)
+    with room_for(name, number, number * STATE.itemsize):
+        return int(number)
 
 
 def reward_kind(reward: str) -> int:
@@ -71,14 +91,16 @@ def pays_as_earned(reward_timing: str, reward: str) -> bool:
 def explain_illegal(record: Any, action: Any) -> str:
     """Says why an action is not legal in a game, and what is."""
     if record["phase"] == GAME_OVER:
-        return f"action {action!r} is not possible: the game is over; start a new one with reset"
+        return (
+            f"action {quoted(action)} is not possible: the game is over; start a new one with reset"
+        )
     legal = ", ".join(f"{action_name(a)} ({a})" for a in cards_in(record["legal"]))
     seat = int(record["turn"])
     who = f"seat {seat} may choose: {legal}"
     try:
         number = whole("action", action, 0, NUM_ACTIONS - 1)
     except ValueError:
-        return f"action {action!r} is not an action; allowed: 0 to {NUM_ACTIONS - 1}; {who}"
+        return f"action {quoted(action)} is not an action; allowed: 0 to {NUM_ACTIONS - 1}; {who}"
     name = f"action {number} ({action_name(number)})"
     bit = 1 << number
     building = bool(record["heads"]) or bool(record["totals"].any())
@@ -178,6 +200,16 @@ class Views:
     def __len__(self) -> int:
         return len(self.records)
 
+    def __repr__(self) -> str:
+        # Where it is needed: positions, which it writes, import this module.
+        from escoba_env.render.ansi import summary
+
+        if len(self) == 1:
+            return f"<Views {summary(self.rules, self.episode, self.records[0])}>"
+        whole_games = len(self) > 0 and bool((self.records["viewer"] == NOBODY).all())
+        what = f"{len(self)} whole games" if whole_games else f"{len(self)} views"
+        return f"<Views {self.rules.title}, {self.episode}: {what}>"
+
     def __getitem__(self, index: Any) -> Views:
         """Returns some of the views; the index is a slice or an array."""
         return Views(
@@ -197,6 +229,8 @@ class Views:
         Raises:
             ValueError: If the encoding is for other rules.
         """
+        if not isinstance(given := encoding, Encoding):
+            raise ValueError(f"encoding {quoted(given)} is not possible; allowed: an Encoding")
         if encoding.rules is not self.rules and encoding.rules != self.rules:
             raise ValueError(
                 f"the encoding is for {encoding.rules!r}; allowed: that of the views' own rules, "
@@ -261,31 +295,29 @@ class Batch:
         seed: int = 0,
         **fields: Any,
     ) -> None:
-        num_games = whole("num_games", num_games, 1, MAX_GAMES)
+        num_games = check_games("num_games", num_games)
         self.rules = make_rules(rules, **fields)
         self.episode = episode
         self.reward = reward
-        if not isinstance(skip_forced, bool | np.bool_):
-            raise ValueError(f"skip_forced {skip_forced!r} is not possible; allowed: true or false")
-        self.skip_forced = bool(skip_forced)
+        self.skip_forced = flag("skip_forced", skip_forced)
         self.threads = whole("threads", threads, 1, MAX_THREADS)
         self.spec = lower(self.rules, episode)
         self.encoding = Encoding(encoding, self.rules, episode, memory, dtype)
-        self.states: Records = np.zeros(num_games, STATE)
         as_earned = pays_as_earned(reward_timing, reward)
         # What kernels that step games are told beside the actions.
-        self.step_settings = (skip_forced, reward_kind(reward), as_earned)
-        self._all = np.arange(num_games)
-        self.reset(seed)
+        self.step_settings = (self.skip_forced, reward_kind(reward), as_earned)
+        seed = check_seed(seed)
+        with room_for("num_games", num_games, num_games * STATE.itemsize):
+            self.states: Records = np.zeros(num_games, STATE)
+            self._all = np.arange(num_games)
+            self.reset(seed)
 
     def __len__(self) -> int:
         return len(self.states)
 
     def __repr__(self) -> str:
-        return (
-            f"<Batch of {len(self)} games, {self.rules!r}, episode={self.episode!r}, "
-            f"{int(self.over.sum())} over>"
-        )
+        over = int(self.over.sum())
+        return f"<Batch {self.rules.title}, {self.episode}: {len(self)} games, {over} over>"
 
     # -- starting ---------------------------------------------------------------------------
 
@@ -320,9 +352,16 @@ class Batch:
         """Puts the next games of the seed into slots; default: into those whose game is over.
 
         The game of a slot is followed by the one ``num_games`` further on.
+
+        Raises:
+            ValueError: If there are no such slots, or no further game of the seed; no game has
+                changed then.
         """
         slots = np.flatnonzero(self.over) if games is None else self._slots(games)
         indices = self.states["game_index"][slots] + len(self)
+        if slots.size and indices.min() < 0:
+            last = int(slots[indices.argmin()])
+            raise ValueError(f"game {last} is the last one of its seed; give another seed")
         self._start(slots, indices, np.full(slots.shape, RANDOM_DEALER))
 
     def _start(
@@ -460,7 +499,7 @@ class Batch:
             seen = np.zeros(len(self), np.bool_)
             seen[slots] = True
             if np.count_nonzero(seen) != len(slots):
-                raise ValueError(f"games {games!r}; allowed: no slot twice")
+                raise ValueError(f"games {quoted(games)}; allowed: no slot twice")
         # Whatever is a whole number is an action that can be explained, however large.
         chosen = wholes("actions", actions, slots.shape)
         bad = kernels.first_illegal(self.states, slots, chosen)
@@ -500,6 +539,8 @@ class Batch:
             Margins of each seat, summed over the rounds that have ended, float64
             (num_games, players); and the number of games that have ended, int64 (num_games,).
 
+        An interrupt ends it within a moment and leaves every game somewhere on its way.
+
         Raises:
             ValueError: If ``decisions`` is no whole number from 1, or a game is over.
         """
@@ -512,18 +553,30 @@ class Batch:
         returns = np.zeros((len(self), self.rules.players))
         finished = np.zeros(len(self), np.int64)
 
-        def play(a: int, b: int) -> None:
-            kernels.play_random(
-                self.spec,
-                self.states,
-                self._all[a:b],
-                decisions,
-                len(self),
-                returns[a:b],
-                finished[a:b],
-            )
+        words = np.empty(len(self), np.int64)
+        kernels.decision_keys(self.states, self._all, words)
+        stop = Event()
 
-        spread(play, len(self), self.threads)
+        def play(first: int, last: int) -> None:
+            # No kernel can be interrupted, so each call is a short one.
+            for a in range(first, last, GAMES_AT_ONCE):
+                b = min(a + GAMES_AT_ONCE, last)
+                left = decisions
+                while left and not stop.is_set():
+                    number = min(left, max(1, DECISIONS_AT_ONCE // (b - a)))
+                    kernels.play_random(
+                        self.spec,
+                        self.states,
+                        self._all[a:b],
+                        number,
+                        len(self),
+                        words[a:b],
+                        returns[a:b],
+                        finished[a:b],
+                    )
+                    left -= number
+
+        spread(play, len(self), self.threads, stop=stop)
         if self.skip_forced:
             kernels.settle_games(self.spec, self.states, self._all)
         return returns, finished

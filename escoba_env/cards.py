@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from escoba_env.checks import integer, quoted
+
 SUITS = ("oros", "copas", "espadas", "bastos")
 SUIT_LETTERS = "oceb"
 RANK_LETTERS = "1234567SCR"
@@ -29,6 +31,7 @@ FULL_PACK = (1 << NUM_CARDS) - 1
 
 CARD_NAMES = (*(rank + suit for suit in SUIT_LETTERS for rank in RANK_LETTERS), "J1", "J2")
 _FRENCH_NAMES = (*(rank + suit for suit in FRENCH_SUITS for rank in FRENCH_RANKS), "★1", "★2")
+_NAMES = {"spanish": CARD_NAMES, "french": _FRENCH_NAMES}
 _IDS = {name: card for card, name in enumerate(CARD_NAMES)}
 
 SEVEN_OF_OROS = _IDS["7o"]
@@ -44,13 +47,13 @@ def card_name(card: int, faces: str = "spanish") -> str:
     Raises:
         ValueError: If there is no such card or no such faces.
     """
-    if not 0 <= card < NUM_IDS:
-        raise ValueError(f"card id {card} is not a card; card ids are 0 to {NUM_IDS - 1}")
-    if faces == "spanish":
-        return CARD_NAMES[card]
-    if faces == "french":
-        return _FRENCH_NAMES[card]
-    raise ValueError(f"faces {faces!r} is unknown; it is 'spanish' or 'french'")
+    number = integer(card)
+    if number is None or not 0 <= number < NUM_IDS:
+        raise ValueError(f"card id {quoted(card)} is not a card; card ids are 0 to {NUM_IDS - 1}")
+    named: object = faces
+    if isinstance(named, str) and named in _NAMES:
+        return _NAMES[named][number]
+    raise ValueError(f"faces {quoted(faces)} is unknown; it is 'spanish' or 'french'")
 
 
 def parse_card(name: str) -> int:
@@ -63,8 +66,8 @@ def parse_card(name: str) -> int:
         return _IDS[name]
     except (KeyError, TypeError):
         raise ValueError(
-            f"{name!r} names no card; a card is one of the ranks {RANK_LETTERS} followed by one "
-            f"of the suits {SUIT_LETTERS} (7o, Re), or J1, J2"
+            f"{quoted(name)} names no card; a card is one of the ranks {RANK_LETTERS} followed by "
+            f"one of the suits {SUIT_LETTERS} (7o, Re), or J1, J2"
         ) from None
 
 
@@ -74,8 +77,15 @@ def parse_cards(names: str | Iterable[str]) -> list[int]:
     Raises:
         ValueError: If one of them names no card, or a card stands twice.
     """
+    given: object = names
     if isinstance(names, str):
         names = names.replace(",", " ").split()
+    try:
+        names = iter(names)
+    except Exception:  # noqa: BLE001 - what libraries raise for tensors of no dimension
+        raise ValueError(
+            f"cards {quoted(given)} are not possible; allowed: cards in notation, 7o Re"
+        ) from None
     cards: list[int] = []
     for name in names:
         card = parse_card(name)

@@ -1,15 +1,98 @@
-"""Checks of arguments: each gives the value in one plain form, or an error that names it."""
+"""Checks of arguments: each gives the value in one plain form, or an error that names it.
+
+Whatever a caller passes is read here: a whole number, a number, a truth value, a word, a path, an
+array. ``quoted`` is how a value appears in a message, however large or strange it is.
+"""
 
 from __future__ import annotations
 
 import difflib
+import math
+import numbers
 import operator
-from collections.abc import Collection, Iterable
+import os
+import reprlib
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+MAX_QUOTE = 160
+"""Characters of a value in a message."""
+MAX_PATH = 4096
+"""Characters of a path: no usual system takes longer ones."""
+_MAX_BITS = 4096
+"""Bits of a whole number that is still written out: Python refuses from 4,300 digits on."""
+
+
+class _Quoting(reprlib.Repr):
+    """Writes the beginning of large values, without the work of writing all of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # A third level of as many items is as much work as a message is worth.
+        self.maxlevel = 3
+        self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = self.maxdict = 30
+        self.maxarray = self.maxdeque = 30
+        self.maxstring = self.maxlong = self.maxother = 2 * MAX_QUOTE
+
+    def repr_int(self, x: int, level: int) -> str:
+        """Writes a whole number, or how many digits it has."""
+        if x.bit_length() > _MAX_BITS:
+            return f"<a whole number of some {int(x.bit_length() * math.log10(2)) + 1:,} digits>"
+        return super().repr_int(x, level)
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        """Writes any other value."""
+        try:
+            return super().repr_instance(x, level)
+        except Exception:  # noqa: BLE001 - somebody else's code
+            return f"<{type(x).__name__}>"
+
+
+_QUOTING = _Quoting()
+
+
+def quoted(value: Any, most: int = MAX_QUOTE) -> str:
+    """Writes a value for a message: on one line, at most ``most`` characters, without an error."""
+    try:
+        text = _QUOTING.repr(value)
+    except Exception:  # noqa: BLE001 - somebody else's code
+        text = f"<{type(value).__name__}>"
+    if "\n" in text:
+        text = " ".join(text.split())
+    if len(text) <= most:
+        return text
+    # The middle is left out: long paths differ at their end.
+    end = most // 3
+    return f"{text[: most - end - 3]}...{text[-end:]}"
+
+
+def suggestion(value: Any, known: Iterable[str]) -> str:
+    """Returns ``"; did you mean 'greedy'?"`` for a name close to a known one, else ``""``."""
+    close = difflib.get_close_matches(str(value)[:80], list(known), 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def integer(value: Any) -> int | None:
+    """Returns a whole number as an ``int``; ``None`` if the value is not one.
+
+    Any integer type is one: Python's, NumPy's, a tensor of one. Booleans are none, in whatever
+    library.
+    """
+    if type(value) is int:
+        return value
+    # A tensor of bool passes as an index.
+    if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
+        return None
+    try:
+        return operator.index(value)
+    except Exception:  # noqa: BLE001 - what libraries raise for tensors that are no number
+        return None
 
 
 def whole(name: str, value: Any, low: int, high: int, allowed: str | None = None) -> int:
@@ -25,14 +108,48 @@ def whole(name: str, value: Any, low: int, high: int, allowed: str | None = None
     Raises:
         ValueError: If it is none, or out of range.
     """
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = low - 1
-    if isinstance(value, bool | np.bool_) or not low <= number <= high:
+    number = integer(value)
+    if number is None or not low <= number <= high:
         allowed = allowed or f"a whole number, {low} to {high}"
-        raise ValueError(f"{name} {shown(value)} is not possible; allowed: {allowed}")
+        raise ValueError(f"{name} {quoted(value)} is not possible; allowed: {allowed}")
     return number
+
+
+def real(name: str, value: Any, low: float, high: float, allowed: str | None = None) -> float:
+    """Returns a number as a ``float``.
+
+    Args:
+        name: What the value is called.
+        value: Any real number but booleans.
+        low: Lowest allowed value.
+        high: Highest allowed value.
+        allowed: What is allowed, in words; default: the range.
+
+    Raises:
+        ValueError: If it is none, or out of range.
+    """
+    number = math.nan
+    if not isinstance(value, bool) and isinstance(value, numbers.Real):
+        try:
+            number = float(value)
+        except (OverflowError, ValueError):
+            number = math.nan
+    # Written so that nan fails.
+    if not low <= number <= high:
+        allowed = allowed or f"a number, {low:g} to {high:g}"
+        raise ValueError(f"{name} {quoted(value)} is not possible; allowed: {allowed}")
+    return number
+
+
+def flag(name: str, value: Any) -> bool:
+    """Returns a truth value as a ``bool``.
+
+    Raises:
+        ValueError: If it is none: a number or a word is not taken for one.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} {quoted(value)} is not possible; allowed: true or false")
+    return bool(value)
 
 
 def wholes(
@@ -54,11 +171,7 @@ def wholes(
     Raises:
         ValueError: If the shape is another one, or a value is none or out of range.
     """
-    try:
-        array = np.asarray(values)
-    except (ValueError, OverflowError):
-        # Ragged lists: no array, and so of no shape that is allowed.
-        array = np.empty((), object)
+    array = as_array(values)
     right = array.ndim == 1 if shape is None else array.shape == shape
     if right and array.size == 0:
         return np.empty(array.shape, np.int64)
@@ -67,10 +180,18 @@ def wholes(
     if not right or (limited and not (array.min() >= low and array.max() <= high)):
         expected = "one dimension" if shape is None else f"shape {shape}"
         raise ValueError(
-            f"{name} {shown(values)} are {array.dtype} of shape {array.shape}; "
+            f"{name} {quoted(values)} are {array.dtype} of shape {array.shape}; "
             f"allowed: integers of {expected}{f', each {low} to {high}' if limited else ''}"
         )
     return array.astype(np.int64, copy=False)
+
+
+def as_array(values: Any) -> NDArray[Any]:
+    """Returns values as an array; of no dimension and of objects if they cannot become one."""
+    try:
+        return np.asarray(values)
+    except Exception:  # noqa: BLE001 - ragged lists, and tensors that NumPy cannot take
+        return np.empty((), object)
 
 
 def path_of(name: str, value: Any) -> Path:
@@ -79,8 +200,9 @@ def path_of(name: str, value: Any) -> Path:
     Raises:
         ValueError: If it is no text and no path, or one that no file can have.
     """
-    if not isinstance(value, str | Path) or str(value) == "" or "\0" in str(value):
-        raise ValueError(f"{name} {shown(value)} is not possible; allowed: a path")
+    text = str(value) if isinstance(value, str | Path) else ""
+    if not 0 < len(text) <= MAX_PATH or "\0" in text:
+        raise ValueError(f"{name} {quoted(value)} is not possible; allowed: a path")
     return Path(value)
 
 
@@ -91,7 +213,7 @@ def one_of(name: str, value: Any, choices: Collection[str]) -> str:
         ValueError: If it is another one.
     """
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} {shown(value)} is unknown; allowed: {', '.join(choices)}")
+        raise ValueError(f"{name} {quoted(value)} is unknown; allowed: {', '.join(choices)}")
     return value
 
 
@@ -105,29 +227,42 @@ def buffer(name: str, array: Any, shape: tuple[int, ...], dtype: Any) -> NDArray
         if array.shape == shape and array.dtype == dtype and array.flags.writeable:
             return array
         rest = "" if array.flags.writeable else ", read-only"
-        found = f"{array.dtype} of shape {array.shape}{rest}"
+        found = f"{quoted(array.dtype)} of shape {array.shape}{rest}"
     else:
-        found = shown(array)
+        found = quoted(array)
     wanted = f"a writeable {np.dtype(dtype)} array of shape {shape}"
     raise ValueError(f"{name} is {found}; allowed: {wanted}")
 
 
-def shown(value: Any) -> str:
-    """Writes a value for an error message: its ``repr``, of which at most 160 characters are kept.
+@contextmanager
+def room_for(name: str, value: Any, size: int) -> Iterator[None]:
+    """Says which argument asked for more memory than there is.
 
-    The middle is left out, as a long path differs at its end. The ``repr`` of a whole number of
-    more than 4,300 digits is itself an error in Python: such a number is told by its size.
+    Args:
+        name: What the argument is called.
+        value: Its value.
+        size: Bytes that it asks for.
+
+    Raises:
+        ValueError: Before the block if the machine has less, and in place of a ``MemoryError``.
     """
+    fault = ValueError(
+        f"{name} {quoted(value)} is not possible: they take {size / 2**30:,.1f} GiB, for which "
+        f"there is no room; allowed: fewer"
+    )
+    # Some systems hand out memory that they do not have, and kill the process that uses it.
+    if size > _memory():
+        raise fault
     try:
-        text = repr(value)
-    except Exception as error:  # noqa: BLE001  (the repr is other people's code)
-        if isinstance(value, int):
-            return f"a whole number of {value.bit_length()} bits"
-        text = f"<{type(value).__name__} without a repr: {type(error).__name__}>"
-    return text if len(text) <= 160 else f"{text[:100]}...{text[-57:]}"
+        yield
+    except MemoryError:
+        raise fault from None
 
 
-def suggestion(value: Any, known: Iterable[str]) -> str:
-    """Returns ``"; did you mean 'greedy'?"`` for a name close to a known one, else ``""``."""
-    close = difflib.get_close_matches(str(value)[:80], list(known), 1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+@cache
+def _memory() -> float:
+    """Bytes of memory of this machine; infinite where that is not told."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return math.inf

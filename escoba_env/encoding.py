@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escoba_env.cards import NUM_ACTIONS, NUM_CARDS, NUM_IDS, card_name, card_set, names_of
-from escoba_env.checks import one_of
+from escoba_env.checks import one_of, quoted
 from escoba_env.engine import encode as kernels
 from escoba_env.engine.outlook import FACTS, NUM_FACTS
 from escoba_env.engine.record import EPISODES
@@ -233,6 +233,12 @@ class Encoding:
             high[section.slice] = section.high
         return high
 
+    def __repr__(self) -> str:
+        options = {"episode": self.episode, "memory": self.memory, "dtype": str(self.dtype)}
+        default = {"episode": "round", "memory": "perfect", "dtype": "float32"}
+        parts = [f", {key}={value!r}" for key, value in options.items() if value != default[key]]
+        return f"Encoding({self.name!r}, {self.rules!r}{''.join(parts)})"
+
     def layout(self) -> dict[str, Section]:
         """Returns every section by name, in the order of their columns."""
         return {section.name: section for section in self.sections}
@@ -252,7 +258,7 @@ class Encoding:
         if not isinstance(given, np.ndarray) or given.shape != self.shape:
             found = given.shape if isinstance(given, np.ndarray) else type(given).__name__
             raise ValueError(
-                f"observation {found} is not one of encoding {self.name!r}; "
+                f"observation {found} is not one of encoding {quoted(self.name)}; "
                 f"allowed: an array of shape {self.shape}"
             )
         if given.dtype.kind not in "biuf" or not np.isfinite(given).all():
@@ -299,8 +305,9 @@ class Encoding:
                 plan["offsets"][part.index] = start * step
             if self.dtype == np.uint8 and part.most > np.iinfo(np.uint8).max:
                 raise ValueError(
-                    f"dtype 'uint8' is not possible for section {part.name!r} of encoding "
-                    f"{self.name!r}, which has other numbers than 0 to 255; allowed: 'float32'"
+                    f"dtype 'uint8' is not possible for section {quoted(part.name)} of encoding "
+                    f"{quoted(self.name)}, which has other numbers than 0 to 255; allowed: "
+                    "'float32'"
                 )
             unit = 1 if self.dtype == np.uint8 else part.unit
             plan["scales"][part.index] = 1 / unit
@@ -518,7 +525,7 @@ def _turns_in_words(values: dict[str, NDArray[Any]], seats: tuple[str, ...]) -> 
                 _cards_of(values[name][turn]) if name in values else 0
                 for name in ("turn_cards", "turn_captures", "turn_piles")
             )
-            move = Move(card.bit_length() - 1, taken, onto) if card else "?"
+            move = Move(card.bit_length() - 1, taken, 0 if taken else onto) if card else "?"
             escoba = ", escoba" if values["turn_escobas"][turn] else ""
             yield f"turn {turn + 1}: {seats[int(seat.argmax())]} {move}{escoba}"
 

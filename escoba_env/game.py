@@ -5,6 +5,7 @@ A checked surface over one game record; it knows no rule, and asks the kernels i
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from escoba_env.batch import (
     reward_kind,
 )
 from escoba_env.cards import NUM_ACTIONS, card_set, cards_in, parse_cards
-from escoba_env.checks import whole, wholes
+from escoba_env.checks import integer, quoted, real, whole, wholes
 from escoba_env.engine import batch as kernels
 from escoba_env.engine.play import RANDOM_DEALER
 from escoba_env.engine.record import (
@@ -50,6 +51,7 @@ from escoba_env.position import (
     table_piles,
 )
 from escoba_env.records import check_records
+from escoba_env.render import ansi
 from escoba_env.report import RoundReport, round_report
 from escoba_env.rules import Rules, make_rules
 
@@ -219,7 +221,7 @@ class Game:
         record["taken_at"] = NOT_YET
         for name, cards in (("hands", hands), ("piles", [()] * seats if piles is None else piles)):
             if not isinstance(cards, list | tuple):
-                raise ValueError(f"{name}={cards!r}; allowed: a list of each seat's cards")
+                raise ValueError(f"{name}={quoted(cards)}; allowed: a list of each seat's cards")
             if len(cards) != seats:
                 raise ValueError(f"{name} has {len(cards)} parts; allowed: one a seat, {seats}")
             record[name][0, :seats] = [card_set(_parse(name, part)) for part in cards]
@@ -267,6 +269,9 @@ class Game:
         Raises:
             ValueError: If the text is not a position of a whole game.
         """
+        given: object = text
+        if not isinstance(given, str):
+            raise ValueError(f"text {quoted(given)} is no text; allowed: that of to_text")
         rules, episode, record = parse_position(text)
         if record["viewer"][0] != NOBODY:
             raise ValueError("the text is the view of one seat, not a whole game")
@@ -383,8 +388,12 @@ class Game:
         """Writes the game as one line that :meth:`from_text` reads back."""
         return format_position(self.rules, self.episode, self._state[0])
 
+    def __str__(self) -> str:
+        """The table as a person reads it, every hand face up; :meth:`to_text` is complete."""
+        return ansi.draw(self.rules, self.episode, self.record)
+
     def __repr__(self) -> str:
-        return f"<Game {self.to_text()}>"
+        return f"<Game {ansi.summary(self.rules, self.episode, self.record)}>"
 
     # -- playing ----------------------------------------------------------------------------
 
@@ -405,7 +414,7 @@ class Game:
         phase = kernels.step_game(
             self.spec,
             self._state,
-            int(action),
+            operator.index(action),
             self._kind,
             self._as_earned,
             self._paid,
@@ -434,22 +443,19 @@ class Game:
             IllegalActionError: If the move is illegal.
         """
         completions = self._completions()
-        # Whatever is no move of numbers is none of these either.
         for legal, picks in completions.items():
             if legal == move:
                 return picks
         named = ", ".join(str(legal) for legal in sorted(completions)) or "none, the game is over"
         given: object = move
-        if isinstance(given, Move) and all(type(number) is int for number in vars(given).values()):
-            raise IllegalActionError(f"move {given} is illegal; legal moves: {named}")
-        raise IllegalActionError(f"move {given!r} is illegal; legal moves: {named}")
+        text = str(given) if isinstance(given, Move) else quoted(given)
+        raise IllegalActionError(f"move {text} is illegal; legal moves: {named}")
 
     def _is_legal(self, action: Any) -> bool:
-        if type(action) is not int:
-            if isinstance(action, bool) or not isinstance(action, int | np.integer):
-                return False
-            action = int(action)
-        return 0 <= action < NUM_ACTIONS and bool(self._state["legal"].item() >> action & 1)
+        number = integer(action)
+        if number is None:
+            return False
+        return 0 <= number < NUM_ACTIONS and bool(self._state["legal"].item() >> number & 1)
 
     def _completions(self) -> Mapping[Move, list[int]]:
         """Every whole turn still open, with picks that lead to it, found by trying all picks."""
@@ -513,7 +519,7 @@ class Game:
         """
         given: object = state
         if not isinstance(given, bytes | bytearray) or len(given) != STATE.itemsize:
-            raise ValueError(f"a game's state is {STATE.itemsize} bytes; got {given!r:.60}")
+            raise ValueError(f"a game's state is {STATE.itemsize} bytes; got {quoted(given)}")
         record = np.frombuffer(bytes(given), STATE).copy()
         check_position(self.rules, record[0])
         if record["viewer"][0] != NOBODY:
@@ -546,14 +552,14 @@ class Game:
         try:
             # A set or a mapping has numbers too, but none that belongs to a side.
             given = scores if isinstance(scores, list | tuple | np.ndarray) else [None]
-            twelfths = [round(_number(x) * TWELFTHS, 6) for x in given]
-            possible = all(0 <= x <= MAX_COUNT and x == int(x) for x in twelfths)
-        except (TypeError, ValueError, OverflowError):
+            twelfths = [round(real("score", x, 0, MAX_COUNT) * TWELFTHS, 6) for x in given]
+            possible = all(x <= MAX_COUNT and x == int(x) for x in twelfths)
+        except (TypeError, ValueError):
             twelfths, possible = [], False
         if not possible or len(twelfths) != sides:
             raise ValueError(
-                f"scores={scores!r}; allowed: whole twelfths of a point from 0, one score for each "
-                f"of {sides} sides"
+                f"scores={quoted(scores)}; allowed: whole twelfths of a point from 0, one score "
+                f"for each of {sides} sides"
             )
         return [int(x) for x in twelfths]
 
@@ -561,14 +567,10 @@ class Game:
 def _parse(name: str, cards: Any) -> list[int]:
     try:
         return parse_cards(cards)
-    except TypeError:
-        raise ValueError(f"{name}={cards!r}; allowed: cards in notation, 7o Re") from None
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise TypeError(f"{value!r} is not a number")
-    return float(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name}={quoted(cards)}: {error}; allowed: cards in notation, 7o Re"
+        ) from None
 
 
 def fresh_seed() -> int:

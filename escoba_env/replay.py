@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from escoba_env.batch import MAX_SEED
 from escoba_env.cards import card_name, parse_cards
-from escoba_env.checks import path_of, whole
+from escoba_env.checks import path_of, quoted, real, whole
 from escoba_env.engine import batch as kernels
 from escoba_env.engine.record import NOBODY, copy_records
 from escoba_env.files import write_whole
@@ -27,7 +27,7 @@ from escoba_env.game import Game
 from escoba_env.notation import Move, parse_move
 from escoba_env.policies import PolicyLike, load_policy, name_of
 from escoba_env.policies.asking import ask
-from escoba_env.position import logged_move
+from escoba_env.position import MAX_COUNT, logged_move
 from escoba_env.rules import Rules, make_rules
 
 FORMAT = "escoba-replay"
@@ -99,6 +99,14 @@ class Replay:
     scores: tuple[float, ...]
     rounds: tuple[ReplayRound, ...]
     policies: tuple[str, ...] | None = None
+
+    def __repr__(self) -> str:
+        who = f", {' against '.join(map(quoted, self.policies))}" if self.policies else ""
+        played = f"{self.turns} turns in {len(self.rounds)} rounds"
+        return (
+            f"<Replay {self.rules.title}, {self.episode}: game {self.index} of seed {self.seed}, "
+            f"{played}{who}>"
+        )
 
     @property
     def turns(self) -> int:
@@ -192,7 +200,7 @@ class Replay:
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise ReplayError(f'it is no replay: it lacks "format": "{FORMAT}"')
         if version != VERSION:
-            raise ReplayError(f"it is of version {version!r}; this version reads {VERSION}")
+            raise ReplayError(f"it is of version {quoted(version)}; this version reads {VERSION}")
         try:
             file = _File.model_validate(content)
         except ValidationError as error:
@@ -232,7 +240,7 @@ class Replay:
             file.episode,
             file.seed,
             file.game,
-            tuple(float(score) for score in file.scores),
+            tuple(real("score", score, 0, MAX_COUNT) for score in file.scores),
             tuple(rounds),
             None if file.policies is None else tuple(file.policies),
         )
@@ -287,6 +295,9 @@ class Recording:
         record = game.record
         if record["turn_index"] or record["played"] != NOBODY or record["round_index"]:
             raise ValueError("the game has begun; allowed: a recording from its first card on")
+        given: object = policies
+        if given is not None and not isinstance(given, list | tuple):
+            raise ValueError(f"policies {quoted(given)} are not possible; allowed: a list of names")
         if policies is not None and len(policies) != game.rules.players:
             raise ValueError(f"{len(policies)} policies; allowed: one a seat, {game.rules.players}")
         if policies is not None:
@@ -296,6 +307,9 @@ class Recording:
         self._scores = tuple(game.scores)
         self._rounds = [(game.dealer, tuple(_deck_of(game)))]
         self._moves: list[list[Move]] = [[]]
+
+    def __repr__(self) -> str:
+        return f"<Recording of {self.game!r}>"
 
     def step(self, action: int) -> None:
         """Takes one action for the seat to move; see ``Game.step``."""
@@ -358,7 +372,7 @@ def play_game(
     """
     given: object = policies
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
-        raise ValueError(f"policies {given!r} are not possible; allowed: a list, one a seat")
+        raise ValueError(f"policies {quoted(given)} are not possible; allowed: a list, one a seat")
     game = Game(rules, episode=episode, seed=seed, **fields)
     game.reset(seed, index=index)
     names = [name_of(policy) for policy in policies]
@@ -383,7 +397,7 @@ def _check_names(names: Sequence[Any]) -> None:
     """Checks that policies have names that can be told apart in a list of lines."""
     for name in names:
         if not isinstance(name, str) or not name.strip() or not name.isprintable():
-            raise ValueError(f"policies: {name!r}; allowed: names, each a line of text")
+            raise ValueError(f"policies: {quoted(name)}; allowed: names, each a line of text")
 
 
 def _deck_of(game: Game) -> list[int]:

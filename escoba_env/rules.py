@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from escoba_env.cards import FULL_PACK, JOKERS, SUITS, card_set
+from escoba_env.checks import flag, integer, quoted
 
 MAX_POINTS = 1000
 MAX_TARGET = 100_000
@@ -24,6 +25,16 @@ MAX_TARGET_SUM = 60
 
 class RulesError(ValueError):
     """Rules that cannot be played: the message names the field, its value and what is allowed."""
+
+
+def _plain(value: Any, kind: type) -> Any:
+    """Returns a whole number of any type as an ``int``, text as it is; ``None`` for what is else.
+
+    ``True == 1`` and ``1.0 == 1``, so it takes more than a comparison to tell what is allowed.
+    """
+    if kind is int:
+        return integer(value)
+    return str(value) if isinstance(value, str) else None
 
 
 def _field(default: Any, meaning: str, allowed: str) -> Any:
@@ -141,7 +152,7 @@ class Rules:
         object.__setattr__(self, "suits", self._members("suits", str, SUITS))
         self._one_of("players", (2, 3, 4))
         for name in ("partnership", "building", "open_hands", "napola"):
-            self._typed(name, bool)
+            self._flag(name)
         for name, choices in CHOICES.items():
             self._one_of(name, choices)
         for name in POINT_FIELDS:
@@ -213,8 +224,20 @@ class Rules:
         """
         return make_rules(self, **fields)
 
+    @property
+    def title(self) -> str:
+        """The rules in a few words: the nearest preset, what differs from it, and the players."""
+        fields = self.as_dict()
+        differing = {name: _differing(fields, preset) for name, preset in PRESETS.items()}
+        name, differs = min(differing.items(), key=lambda item: len(item[1]))
+        parts = [f"{key}={fields[key]!r}" for key in differs[:MOST_NAMED]]
+        if len(differs) > MOST_NAMED:
+            parts.append(f"{len(differs) - MOST_NAMED} more")
+        changes = f" with {', '.join(parts)}" if parts else ""
+        return f"{name}{changes}, {self.players} players{' as partners' * self.partnership}"
+
     def __repr__(self) -> str:
-        inside = ", ".join(f"{key}={value!r}" for key, value in self.changes().items())
+        inside = ", ".join(f"{key}={quoted(value)}" for key, value in self.changes().items())
         return f"Rules({inside})"
 
     # -- checks -----------------------------------------------------------------------------
@@ -223,33 +246,36 @@ class Rules:
         value = getattr(self, name)
         if allowed is None:
             allowed = self.__dataclass_fields__[name].metadata["allowed"]
-        return RulesError(f"rule {name}={value!r} is not possible; allowed: {allowed}")
+        return RulesError(f"rule {name}={quoted(value)} is not possible; allowed: {allowed}")
 
-    def _typed(self, name: str, kind: type) -> None:
-        if type(getattr(self, name)) is not kind:
-            raise self._refuse(name)
+    def _flag(self, name: str) -> None:
+        try:
+            value = flag(name, getattr(self, name))
+        except ValueError:
+            raise self._refuse(name) from None
+        object.__setattr__(self, name, value)
 
     def _one_of(self, name: str, choices: tuple[Any, ...]) -> None:
-        value = getattr(self, name)
-        # True == 1, so the type is part of the question.
-        if type(value) is not type(choices[0]) or value not in choices:
+        value = _plain(getattr(self, name), type(choices[0]))
+        if value not in choices:
             raise self._refuse(name)
+        object.__setattr__(self, name, value)
 
     def _whole(self, name: str, low: int, high: int) -> None:
-        self._typed(name, int)
-        if not low <= getattr(self, name) <= high:
+        value = integer(getattr(self, name))
+        if value is None or not low <= value <= high:
             raise self._refuse(name)
+        object.__setattr__(self, name, value)
 
     def _members(self, name: str, kind: type, allowed: Any) -> tuple[Any, ...]:
         """Returns a field of the pack in the pack's own order, so that equal packs are equal."""
         value = getattr(self, name)
         if not isinstance(value, list | tuple) or not value:
             raise self._refuse(name)
-        if any(type(item) is not kind or item not in allowed for item in value):
+        items = [_plain(item, kind) for item in value]
+        if any(item not in allowed for item in items) or len(set(items)) != len(items):
             raise self._refuse(name)
-        if len(set(value)) != len(value):
-            raise self._refuse(name)
-        return tuple(item for item in allowed if item in value)
+        return tuple(item for item in allowed if item in items)
 
     def _always_fifteen(self) -> bool:
         """Whether every choice of first table cards totals ``target_sum``."""
@@ -351,6 +377,20 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 assert Rules().pack == FULL_PACK
 
 
+MOST_NAMED = 4
+"""Fields that ``Rules.title`` names."""
+
+
+def _differing(fields: Mapping[str, Any], preset: Mapping[str, Any]) -> list[str]:
+    """Names of the fields in which rules differ from a preset, but for the players."""
+    wanted = {**Rules().as_dict(), **preset}
+    return [
+        name
+        for name, value in fields.items()
+        if name not in ("players", "partnership") and value != wanted[name]
+    ]
+
+
 def make_rules(rules: str | Rules | Mapping[str, Any] = "classic", **fields: Any) -> Rules:
     """Makes rules from a preset's name, other rules or a mapping of fields, with some changed.
 
@@ -373,22 +413,23 @@ def make_rules(rules: str | Rules | Mapping[str, Any] = "classic", **fields: Any
             base = {**_preset(base.pop("preset")), **base}
     else:
         raise RulesError(
-            f"rules {rules!r} are of type {type(rules).__name__}; allowed: a preset's name "
+            f"rules {quoted(rules)} are of type {type(rules).__name__}; allowed: a preset's name "
             f"({', '.join(PRESETS)}), a Rules or a mapping of fields"
         )
     base.update(fields)
     known = Rules.__dataclass_fields__
     for name in base:
         if name not in known:
-            close = difflib.get_close_matches(str(name), known, n=1)
+            close = difflib.get_close_matches(quoted(name).strip("'"), known, n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
             raise RulesError(
-                f"rule {name!r}={base[name]!r} is unknown{hint}; allowed: {', '.join(known)}"
+                f"rule {quoted(name)}={quoted(base[name])} is unknown{hint}; allowed: "
+                f"{', '.join(known)}"
             )
     return Rules(**base)
 
 
 def _preset(name: Any) -> Mapping[str, Any]:
     if not isinstance(name, str) or name not in PRESETS:
-        raise RulesError(f"preset {name!r} is unknown; allowed: {', '.join(PRESETS)}")
+        raise RulesError(f"preset {quoted(name)} is unknown; allowed: {', '.join(PRESETS)}")
     return PRESETS[name]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
+from threading import Event
 
 MAX_THREADS = 1024
 MIN_ROWS = 128
@@ -14,7 +15,11 @@ takes longer than the work."""
 
 
 def spread(
-    call: Callable[[int, int], object], rows: int, threads: int, min_rows: int = MIN_ROWS
+    call: Callable[[int, int], object],
+    rows: int,
+    threads: int,
+    min_rows: int = MIN_ROWS,
+    stop: Event | None = None,
 ) -> None:
     """Calls ``call(start, end)`` for parts that make up ``range(rows)``, side by side.
 
@@ -23,6 +28,7 @@ def spread(
         rows: Number of rows.
         threads: The most parts to make, at least 1; the caller's own thread takes the first.
         min_rows: Rows that a part has at the least.
+        stop: Set when the caller is interrupted, for parts that take long to look at and end early.
 
     Raises:
         Exception: What a part raises, once all are done.
@@ -36,12 +42,16 @@ def spread(
     others = [pool.submit(call, bounds[i], bounds[i + 1]) for i in range(1, parts)]
     try:
         call(bounds[0], bounds[1])
+        wait(others)
+    except BaseException:
+        if stop is not None:
+            stop.set()
+        raise
     finally:
         # Whatever the first part raises, nobody goes on while others still write.
-        failures = [part.exception() for part in others]
-    for failure in failures:
-        if failure is not None:
-            raise failure
+        wait(others)
+    for part in others:
+        part.result()
 
 
 @cache

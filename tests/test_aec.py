@@ -179,7 +179,7 @@ def test_rule_fields_replace_those_of_the_preset():
         ({"episode": "game"}, "'game'.*round, match"),
         ({"reward": "score"}, "'score'.*margin, points, win"),
         ({"encoding": "planes99"}, "'planes99'.*compact"),
-        ({"illegal": "ignore"}, "illegal='ignore'.*terminate, raise"),
+        ({"illegal": "ignore"}, "illegal 'ignore'.*terminate, raise"),
         ({"render_mode": "ascii"}, "render_mode='ascii'.*ansi, rgb_array, human"),
         ({"faces": "german"}, "'german'.*spanish"),
         ({"capture": "maybe"}, "capture='maybe'.*optional, card"),

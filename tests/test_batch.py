@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import random
 import re
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +25,7 @@ from test_engine_against_reference import (
 )
 
 from escoba_env import Batch, Game, IllegalActionError, load_policy
+from escoba_env.batch import MAX_SEED
 from escoba_env.cards import NUM_ACTIONS
 from escoba_env.threads import MIN_ROWS, spread
 
@@ -489,7 +492,7 @@ def test_a_batch_of_impossible_arguments_is_refused(arguments: Fields, named: st
 def test_a_batch_says_what_it_holds() -> None:
     batch = mid_game()
     assert len(batch) == 3
-    assert repr(batch) == "<Batch of 3 games, Rules(), episode='round', 1 over>"
+    assert repr(batch) == "<Batch classic, 2 players, round: 3 games, 1 over>"
 
 
 def test_numbers_of_any_integer_type_are_taken() -> None:
@@ -649,3 +652,50 @@ def test_threads_are_shared_by_calls_of_any_size() -> None:
         batch.legal_masks(np.arange(number))
     helpers = [thread for thread in threading.enumerate() if thread.name.startswith("escoba")]
     assert len(helpers) <= 3
+
+
+def test_random_play_in_short_calls_is_that_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    def played() -> list[bytes]:
+        batch = Batch(50, "tabletop", episode="match", seed=3)
+        found = batch.play_random(300)
+        return [*(array.tobytes() for array in found), batch.states.tobytes()]
+
+    at_once = played()
+    monkeypatch.setattr("escoba_env.batch.GAMES_AT_ONCE", 16)
+    monkeypatch.setattr("escoba_env.batch.DECISIONS_AT_ONCE", 100)
+    assert played() == at_once
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers here")
+@pytest.mark.parametrize("threads", [1, 3])
+def test_random_play_is_interrupted_at_once(threads: int) -> None:
+    batch = Batch(3 * MIN_ROWS, threads=threads)
+    batch.play_random(1)
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    started = time.perf_counter()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            batch.play_random(2**31)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    # A second is what is promised; the rest is for a machine that has other work.
+    assert time.perf_counter() - started < 5
+    state = batch.states.tobytes()
+    time.sleep(0.05)
+    assert batch.states.tobytes() == state, "a thread still plays"
+    batch.play_random(10)
+
+
+def test_the_last_game_of_a_seed_is_followed_by_none() -> None:
+    batch = Batch(2)
+    batch.reset(1, game_indices=[0, MAX_SEED])
+    state = batch.states.tobytes()
+    with pytest.raises(ValueError, match="game 1 is the last one of its seed"):
+        batch.restart([0, 1])
+    assert batch.states.tobytes() == state

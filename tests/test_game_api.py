@@ -91,7 +91,6 @@ def test_a_text_reads_back_as_the_game_at_any_point(game: Game) -> None:
     again = Game.from_text(text)
     assert again.to_text() == text
     assert again.get_state() == game.get_state()
-    assert repr(game) == f"<Game {text}>"
 
 
 def test_text_says_what_lies_where() -> None:
@@ -529,7 +528,7 @@ def test_a_move_that_is_not_legal_is_refused_and_the_legal_ones_are_named(game: 
         check_refused(game, lambda move=move: game.picks_of(move), f"move {move} is illegal")
 
 
-@pytest.mark.parametrize("move", ["7o", None, 3, [1], Move("7o"), Named()], ids=repr)  # type: ignore[arg-type]
+@pytest.mark.parametrize("move", ["7o", None, 3, [1], Named()], ids=repr)
 def test_what_is_no_move_is_refused(move: Any) -> None:
     game = Game(seed=0)
     check_refused(game, lambda: game.play(move), "illegal")

@@ -368,7 +368,7 @@ def test_nothing_works_before_reset_or_after_the_end():
         ({"opponents": [5]}, "policy 5"),
         ({"players": 4, "opponents": ["greedy"]}, "list of 3"),
         ({"encoding": "none"}, "'none'"),
-        ({"illegal": "no"}, "illegal='no'"),
+        ({"illegal": "no"}, "illegal 'no'"),
         ({"render_mode": "svg"}, "render_mode='svg'"),
         ({"nonsense": 1}, "'nonsense'"),
     ],

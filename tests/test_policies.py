@@ -17,6 +17,7 @@ from test_checkpoint import make_policy
 
 from escoba_env.batch import Batch, Views
 from escoba_env.cards import NUM_ACTIONS, SUITS, card_set, cards_in, parse_card, parse_cards
+from escoba_env.checks import quoted
 from escoba_env.encoding import Encoding
 from escoba_env.engine.record import NOBODY
 from escoba_env.evaluation import evaluate
@@ -471,15 +472,15 @@ def test_an_unknown_policy_is_refused_by_name(
     unknown = name.removesuffix(":sample=true")
     with pytest.raises(ValueError, match=r"is unknown; allowed: random, greedy.*folder") as refused:
         load_policy(name)
-    assert f"policy {unknown!r}" in str(refused.value)
+    assert f"policy {quoted(unknown)}" in str(refused.value)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ("temperature=2", "policy option 'temperature' is unknown; allowed: sample"),
-        ("sample=1", "option sample=1; allowed: true or false"),
-        ("sample=yes", "option sample='yes'; allowed: true or false"),
+        ("sample=1", "option sample 1 is not possible; allowed: true or false"),
+        ("sample=yes", "option sample 'yes' is not possible; allowed: true or false"),
         ("sample=true,sample=true", "option 'sample=true' .* stands twice"),
         ("sample=", "option 'sample=' .* is not key=value"),
         ("sample=true,", "option '' .* is not key=value"),

@@ -529,7 +529,7 @@ def test_nothing_is_played_before_reset_or_after_the_end():
         ({"players": 4, "opponents": ["greedy"]}, "list of 3"),
         ({"encoding": "none"}, "'none'"),
         ({"dtype": "float64"}, "dtype 'float64'.*float32"),
-        ({"illegal": "no"}, "illegal='no'.*terminate, raise"),
+        ({"illegal": "no"}, "illegal 'no'.*terminate, raise"),
         ({"render_mode": "rgb_array"}, "render_mode='rgb_array'.*None.*'sync'"),
         ({"autoreset_mode": "Never"}, "autoreset_mode='Never'.*'NextStep', 'SameStep'"),
         ({"reward": "win", "reward_timing": "as_earned"}, "reward_timing='as_earned'"),

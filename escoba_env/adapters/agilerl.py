@@ -5,21 +5,23 @@ The environments themselves need no AgileRL; ``vector_env`` does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 from pettingzoo import ParallelEnv
 
 from escoba_env.adapters import require
-from escoba_env.checks import whole
+from escoba_env.checks import flag, whole
 from escoba_env.envs import parallel
+from escoba_env.envs.opponents import Opponent
 from escoba_env.envs.table import Observation, box_of
 from escoba_env.envs.vector import EscobaVectorEnv
+from escoba_env.rules import Rules
 
 MAX_ENVS = 1024
 """Processes of ``vector_env``."""
@@ -45,7 +47,18 @@ class parallel_env(ParallelEnv[str, Any, Any]):  # noqa: N801 - PettingZoo's nam
 
     Args:
         mask_lists: Whether masks are lists of 43 whole numbers in place of arrays.
-        **arguments: Those of ``escoba_v0.raw_env``.
+        rules: As for ``escoba_v0.raw_env``.
+        players: As for ``escoba_v0.raw_env``.
+        partnership: As for ``escoba_v0.raw_env``.
+        episode: As for ``escoba_v0.raw_env``.
+        reward: As for ``escoba_v0.raw_env``.
+        encoding: As for ``escoba_v0.raw_env``.
+        memory: As for ``escoba_v0.raw_env``.
+        reward_timing: As for ``escoba_v0.raw_env``.
+        illegal: As for ``escoba_v0.raw_env``.
+        render_mode: As for ``escoba_v0.raw_env``.
+        faces: As for ``escoba_v0.raw_env``.
+        **rule_fields: As for ``escoba_v0.raw_env``.
 
     Raises:
         ValueError: If an argument is not possible; the message names it and what is allowed.
@@ -53,11 +66,37 @@ class parallel_env(ParallelEnv[str, Any, Any]):  # noqa: N801 - PettingZoo's nam
 
     metadata: dict[str, Any] = {**parallel.parallel_env.metadata}  # noqa: RUF012 - as PettingZoo's
 
-    def __init__(self, mask_lists: bool = False, **arguments: Any) -> None:
-        if not isinstance(mask_lists, bool):
-            raise ValueError(f"mask_lists={mask_lists!r}; allowed: true or false")
-        self._mask_lists = mask_lists
-        self.game = parallel.parallel_env(**arguments)
+    def __init__(
+        self,
+        mask_lists: bool = False,
+        rules: str | Rules | Mapping[str, Any] = "classic",
+        players: int | None = None,
+        partnership: bool | None = None,
+        episode: str = "round",
+        reward: str = "margin",
+        encoding: str = "compact",
+        memory: str = "perfect",
+        reward_timing: str = "round_end",
+        illegal: str = "terminate",
+        render_mode: str | None = None,
+        faces: str = "spanish",
+        **rule_fields: Any,
+    ) -> None:
+        self._mask_lists = flag("mask_lists", mask_lists)
+        self.game = parallel.parallel_env(
+            rules,
+            players,
+            partnership,
+            episode,
+            reward,
+            encoding,
+            memory,
+            reward_timing,
+            illegal,
+            render_mode,
+            faces,
+            **rule_fields,
+        )
         self.render_mode = self.game.render_mode
         self.possible_agents = self.game.possible_agents
         self.agents = []
@@ -65,6 +104,9 @@ class parallel_env(ParallelEnv[str, Any, Any]):  # noqa: N801 - PettingZoo's nam
         self.observation_spaces = {
             agent: box_of(self.game.aec_env.encoding) for agent in self.possible_agents
         }
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.game!r}>"
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         """Returns an agent's observation space, a ``Box``, the same object each time.
@@ -134,12 +176,39 @@ class parallel_env(ParallelEnv[str, Any, Any]):  # noqa: N801 - PettingZoo's nam
         """Does nothing: there is no window."""
 
 
-def vector_env(num_envs: int, **arguments: Any) -> Any:
+def vector_env(
+    num_envs: int,
+    mask_lists: bool = False,
+    rules: str | Rules | Mapping[str, Any] = "classic",
+    players: int | None = None,
+    partnership: bool | None = None,
+    episode: str = "round",
+    reward: str = "margin",
+    encoding: str = "compact",
+    memory: str = "perfect",
+    reward_timing: str = "round_end",
+    illegal: str = "terminate",
+    render_mode: str | None = None,
+    faces: str = "spanish",
+    **rule_fields: Any,
+) -> Any:
     """Makes AgileRL's ``AsyncPettingZooVecEnv`` of ``parallel_env``, each in a process of its own.
 
     Args:
         num_envs: Number of games.
-        **arguments: Those of ``parallel_env``.
+        mask_lists: As for ``parallel_env``.
+        rules: As for ``escoba_v0.raw_env``.
+        players: As for ``escoba_v0.raw_env``.
+        partnership: As for ``escoba_v0.raw_env``.
+        episode: As for ``escoba_v0.raw_env``.
+        reward: As for ``escoba_v0.raw_env``.
+        encoding: As for ``escoba_v0.raw_env``.
+        memory: As for ``escoba_v0.raw_env``.
+        reward_timing: As for ``escoba_v0.raw_env``.
+        illegal: As for ``escoba_v0.raw_env``.
+        render_mode: As for ``escoba_v0.raw_env``.
+        faces: As for ``escoba_v0.raw_env``.
+        **rule_fields: As for ``escoba_v0.raw_env``.
 
     Raises:
         ValueError: If an argument is not possible.
@@ -147,10 +216,28 @@ def vector_env(num_envs: int, **arguments: Any) -> Any:
         ImportError: If another version is installed.
     """
     num_envs = whole("num_envs", num_envs, 1, MAX_ENVS)
+
+    def make() -> parallel_env:
+        return parallel_env(
+            mask_lists,
+            rules,
+            players,
+            partnership,
+            episode,
+            reward,
+            encoding,
+            memory,
+            reward_timing,
+            illegal,
+            render_mode,
+            faces,
+            **rule_fields,
+        )
+
     # What is not possible is to be said here, not in a process.
-    parallel_env(**arguments)
+    make()
     vector = require("agilerl.vector.pz_async_vec_env", "agilerl", at_least="2.58")
-    return vector.AsyncPettingZooVecEnv([lambda: parallel_env(**arguments)] * num_envs)
+    return vector.AsyncPettingZooVecEnv([make] * num_envs)
 
 
 class masked_vector_env(VectorEnv[Any, Any, Any]):  # noqa: N801 - beside parallel_env
@@ -162,7 +249,19 @@ class masked_vector_env(VectorEnv[Any, Any, Any]):  # noqa: N801 - beside parall
 
     Args:
         num_envs: Number of games.
-        **arguments: Those of ``EscobaVectorEnv`` but ``autoreset_mode``.
+        opponents: As for ``EscobaEnv``.
+        seat: As for ``EscobaEnv``.
+        rules: As for ``EscobaEnv``.
+        players: As for ``EscobaEnv``.
+        partnership: As for ``EscobaEnv``.
+        episode: As for ``EscobaEnv``.
+        reward: As for ``EscobaEnv``.
+        encoding: As for ``EscobaEnv``.
+        memory: As for ``EscobaEnv``.
+        reward_timing: As for ``EscobaEnv``.
+        illegal: As for ``EscobaEnv``.
+        dtype: ``"float32"`` or ``"uint8"``: the type of observations; see ``Batch``.
+        **rule_fields: As for ``EscobaEnv``.
 
     Attributes:
         games: The environment that plays.
@@ -171,11 +270,43 @@ class masked_vector_env(VectorEnv[Any, Any, Any]):  # noqa: N801 - beside parall
         ValueError: If an argument is not possible; the message names it and what is allowed.
     """
 
-    def __init__(self, num_envs: int = 1, **arguments: Any) -> None:
+    def __init__(
+        self,
+        num_envs: int = 1,
+        opponents: Opponent | Sequence[Opponent] = "greedy",
+        seat: int | str = 0,
+        rules: str | Rules | Mapping[str, Any] = "classic",
+        players: int | None = None,
+        partnership: bool | None = None,
+        episode: str = "round",
+        reward: str = "margin",
+        encoding: str = "compact",
+        memory: str = "perfect",
+        reward_timing: str = "round_end",
+        illegal: str = "terminate",
+        dtype: str = "float32",
+        **rule_fields: Any,
+    ) -> None:
         super().__init__()
-        if "autoreset_mode" in arguments:
+        if "autoreset_mode" in rule_fields:
             raise ValueError("autoreset_mode is 'SameStep' here; allowed: leave it out")
-        self.games = EscobaVectorEnv(num_envs, autoreset_mode="SameStep", **arguments)
+        self.games = EscobaVectorEnv(
+            num_envs,
+            opponents,
+            seat,
+            rules,
+            players,
+            partnership,
+            episode,
+            reward,
+            encoding,
+            memory,
+            reward_timing,
+            illegal,
+            dtype,
+            AutoresetMode.SAME_STEP,
+            **rule_fields,
+        )
         self.num_envs = self.games.num_envs
         self.metadata = self.games.metadata
         self.single_observation_space = box_of(self.games.encoding)
@@ -183,10 +314,24 @@ class masked_vector_env(VectorEnv[Any, Any, Any]):  # noqa: N801 - beside parall
         self.single_action_space = self.games.single_action_space
         self.action_space = self.games.action_space
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.games!r}>"
+
     def reset(
         self, *, seed: Any = None, options: Mapping[str, Any] | None = None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """Starts new games; see ``EscobaVectorEnv``."""
+        """Starts new games.
+
+        Args:
+            seed: As for ``EscobaVectorEnv``.
+            options: As for ``EscobaVectorEnv``.
+
+        Returns:
+            Observations (num_envs, *encoding.shape), and the masks in ``info["action_mask"]``.
+
+        Raises:
+            ValueError: If a seed or an option is not possible; nothing has changed then.
+        """
         seen, _ = self.games.reset(seed=seed, options=options)
         return seen["observation"], {"action_mask": seen["action_mask"]}
 

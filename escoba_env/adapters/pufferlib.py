@@ -10,9 +10,9 @@ from gymnasium import logger, spaces
 from numpy.typing import NDArray
 
 from escoba_env.adapters import require
-from escoba_env.batch import MAX_GAMES, Batch, IllegalActionError, check_seed, explain_illegal
+from escoba_env.batch import Batch, IllegalActionError, check_games, check_seed, explain_illegal
 from escoba_env.cards import NUM_ACTIONS
-from escoba_env.checks import whole
+from escoba_env.checks import as_array
 from escoba_env.encoding import Encoding
 from escoba_env.envs.table import penalty_of, table_rules, terminates
 from escoba_env.game import fresh_seed
@@ -93,8 +93,9 @@ class EscobaPufferEnv(pufferlib.PufferEnv):
         **rule_fields: Any,
     ) -> None:
         self._terminates = terminates(illegal)
+        num_games = check_games("num_games", num_games)
         self.batch = Batch(
-            whole("num_games", num_games, 1, MAX_GAMES),
+            num_games,
             table_rules(rules, players, partnership, rule_fields),
             episode=episode,
             reward=reward,
@@ -124,6 +125,9 @@ class EscobaPufferEnv(pufferlib.PufferEnv):
         self._games = np.repeat(np.arange(num_games), self._players)
         self._seats = np.tile(np.arange(self._players), num_games)
         self._returns = np.zeros((num_games, self._players))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.batch!r}>"
 
     @property
     def encoding(self) -> Encoding:
@@ -180,7 +184,7 @@ class EscobaPufferEnv(pufferlib.PufferEnv):
         """
         if not self._started:
             raise RuntimeError("step(): no game is being played; reset() starts one")
-        given = np.asarray(actions)
+        given = as_array(actions)
         if given.shape != (self.num_agents,) or given.dtype.kind not in "iu":
             raise ValueError(
                 f"actions are {given.dtype} of shape {given.shape}; allowed: whole numbers of "

@@ -12,8 +12,9 @@ import numpy as np
 from gymnasium import spaces
 
 from escoba_env.adapters import require
-from escoba_env.batch import IllegalActionError
+from escoba_env.batch import MAX_SEED, IllegalActionError
 from escoba_env.cards import NUM_ACTIONS
+from escoba_env.checks import flag, quoted, real, whole
 from escoba_env.engine.outlook import NUM_FACTS
 from escoba_env.envs.aec import raw_env
 from escoba_env.envs.opponents import load_opponents
@@ -88,14 +89,15 @@ class EscobaMultiAgentEnv(MultiAgentEnv):
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        given: object = config
+        if given is not None and not isinstance(given, Mapping):
+            raise ValueError(f"config {quoted(given)} is not possible; allowed: None or a mapping")
         arguments = dict(config or {})
         # An EnvContext says which env runner this is in, if any.
         self._shift = (getattr(config, "worker_index", None) or 0) * RUNNER_SEEDS
         shares = arguments.pop("opponents", {})
         skip_forced = arguments.pop("skip_forced", False)
-        if not isinstance(skip_forced, bool):
-            raise ValueError(f"skip_forced={skip_forced!r}; allowed: true or false")
-        self._skip_forced = skip_forced
+        self._skip_forced = flag("skip_forced", skip_forced)
         self._policies = _frozen(shares)
         self._limits = np.cumsum([0.0, *(float(share) for share in shares.values())])[1:]
         self.aec_env = raw_env(**arguments)
@@ -110,6 +112,11 @@ class EscobaMultiAgentEnv(MultiAgentEnv):
         self._seating: list[str | Policy] = list(players)
         self._earned: dict[str, float] = {}
         self._seen: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.aec_env!r}>"
+
+    __str__ = __repr__
 
     def _space(self) -> spaces.Dict:
         return spaces.Dict(
@@ -133,8 +140,9 @@ class EscobaMultiAgentEnv(MultiAgentEnv):
         Raises:
             ValueError: If the seed or an option is not possible; nothing has changed then.
         """
-        if isinstance(seed, int) and not isinstance(seed, bool):
-            seed += self._shift
+        if seed is not None:
+            # Gymnasium's own seeding takes an ``int`` alone.
+            seed = whole("seed", seed, 0, MAX_SEED - self._shift) + self._shift
         self.aec_env.reset(seed, options)
         super().reset(seed=seed)
         self._seating = self._seats()
@@ -162,9 +170,10 @@ class EscobaMultiAgentEnv(MultiAgentEnv):
             raise reset_needed("step()")
         mover = self._mover
         assert isinstance(mover, str)
-        if set(action_dict) != {mover}:
+        given: object = action_dict
+        if not isinstance(given, Mapping) or set(given) != {mover}:
             raise ValueError(
-                f"actions {dict(action_dict)!r:.80}; allowed: an action of {mover!r}, who is to "
+                f"actions {quoted(action_dict)}; allowed: an action of {quoted(mover)}, who is to "
                 f"decide, and of nobody else"
             )
         self._take(action_dict[mover])
@@ -227,8 +236,8 @@ class EscobaMultiAgentEnv(MultiAgentEnv):
                 action = int(mover.act(env.game.view(env.game.turn))[0])
                 if not 0 <= action < NUM_ACTIONS or not legal >> action & 1:
                     raise IllegalActionError(
-                        f"opponent {mover.name!r} as {env.agent_selection}: action {action} is "
-                        f"illegal; allowed: {env.game.legal_actions()}"
+                        f"opponent {quoted(mover.name)} as {env.agent_selection}: action {action} "
+                        f"is illegal; allowed: {env.game.legal_actions()}"
                     )
                 self._take(action)
 
@@ -263,12 +272,11 @@ def _frozen(shares: Any) -> list[Policy | None]:
     """Loads the policies among opponents; ``None`` for ``past``."""
     allowed = "a mapping of policies to shares of games, above 0, that add up to 1 at most"
     if not isinstance(shares, Mapping):
-        raise ValueError(f"opponents={shares!r}; allowed: {allowed}")
-    for share in shares.values():
-        if isinstance(share, bool) or not isinstance(share, int | float) or not share > 0:
-            raise ValueError(f"opponents={dict(shares)!r}; allowed: {allowed}")
-    if sum(shares.values()) > 1 + 1e-9:
-        raise ValueError(f"opponents={dict(shares)!r}; allowed: {allowed}")
+        raise ValueError(f"opponents={quoted(shares)}; allowed: {allowed}")
+    # The least is a number above 0.
+    given = [real("share of opponents", x, 1e-300, 1, allowed) for x in shares.values()]
+    if sum(given) > 1 + 1e-9:
+        raise ValueError(f"opponents={quoted(dict(shares))}; allowed: {allowed}")
     return [None if name == PAST else load_opponents([name], 2)[0] for name in shares]
 
 

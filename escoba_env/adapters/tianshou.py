@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from escoba_env.adapters import require
 from escoba_env.batch import MAX_SEED
 from escoba_env.cards import NUM_ACTIONS
-from escoba_env.checks import whole, wholes
+from escoba_env.checks import as_array, integer, quoted, whole, wholes
 from escoba_env.encoding import Encoding
 from escoba_env.envs.opponents import Opponent
 from escoba_env.envs.table import box_of
@@ -117,6 +117,9 @@ class EscobaVectorEnv(BaseVectorEnv):
             "spec": None,
         }
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._tables.summary()}>"
+
     @property
     def rules(self) -> Rules:
         """Rules of the tables."""
@@ -147,7 +150,9 @@ class EscobaVectorEnv(BaseVectorEnv):
             value = self._attributes[key]
         except KeyError:
             allowed = ", ".join(self._attributes)
-            raise AttributeError(f"attribute {key!r} is unknown; allowed: {allowed}") from None
+            raise AttributeError(
+                f"attribute {quoted(key)} is unknown; allowed: {allowed}"
+            ) from None
         return [value] * len(self._games(id))
 
     def set_env_attr(self, key: str, value: Any, id: Indices = None) -> None:  # noqa: A002, ARG002
@@ -156,7 +161,9 @@ class EscobaVectorEnv(BaseVectorEnv):
         Raises:
             AttributeError: Always.
         """
-        raise AttributeError(f"attribute {key!r} cannot be set; allowed: arguments of the class")
+        raise AttributeError(
+            f"attribute {quoted(key)} cannot be set; allowed: arguments of the class"
+        )
 
     def seed(self, seed: int | Sequence[int] | None = None) -> list[int | None]:
         """Sets the seeds of the next game of each slot.
@@ -172,8 +179,9 @@ class EscobaVectorEnv(BaseVectorEnv):
         """
         if seed is None:
             return [None] * self.env_num
-        if isinstance(seed, list | tuple | np.ndarray):
-            self._seeds = wholes("seed", seed, (self.env_num,), 0, MAX_SEED).copy()
+        given: Any = seed
+        if isinstance(given, list | tuple) or (isinstance(given, np.ndarray) and given.ndim):
+            self._seeds = wholes("seed", given, (self.env_num,), 0, MAX_SEED).copy()
         else:
             first = whole("seed", seed, 0, MAX_SEED - self.env_num + 1)
             self._seeds = first + np.arange(self.env_num)
@@ -235,7 +243,7 @@ class EscobaVectorEnv(BaseVectorEnv):
                 has changed.
         """
         games = self._games(id)
-        given = np.asarray(action)
+        given = as_array(action)
         if given.shape != games.shape:
             raise ValueError(f"actions are of shape {given.shape}; allowed: {games.shape}")
         actions = np.zeros(self.env_num, given.dtype)
@@ -269,9 +277,11 @@ class EscobaVectorEnv(BaseVectorEnv):
         self._assert_is_not_closed()
         if chosen is None:
             return np.arange(self.env_num)
-        games = wholes("id", np.atleast_1d(chosen), None, 0, self.env_num - 1)
+        one = integer(chosen)
+        given = chosen if one is None else [one]
+        games = wholes("id", given, None, 0, self.env_num - 1)
         if len(np.unique(games)) != len(games):
-            raise ValueError(f"id {chosen!r}; allowed: no game twice")
+            raise ValueError(f"id {quoted(chosen)}; allowed: no game twice")
         return games
 
     def _observe(self, games: NDArray[np.int64]) -> Batch:

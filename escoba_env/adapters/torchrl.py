@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from escoba_env.adapters import require
-from escoba_env.batch import MAX_GAMES, MAX_SEED, Batch
+from escoba_env.batch import MAX_SEED, Batch, check_games
 from escoba_env.cards import NUM_ACTIONS
 from escoba_env.checks import whole
 from escoba_env.encoding import Encoding
@@ -48,6 +48,8 @@ class _BatchEnv(EnvBase):
         self._all = np.arange(num_envs)
         # What the next game of each slot is to be.
         self._seeds = np.full(num_envs, NEXT_GAME)
+        # Types and devices are named, whatever torch's defaults are.
+        place = torch.device("cpu" if device is None else device)
         shape = (num_envs, *encoding.shape)
         self.observation_spec = Composite(
             observation=Bounded(
@@ -55,17 +57,17 @@ class _BatchEnv(EnvBase):
                 high=torch.from_numpy(encoding.high).expand(shape),
                 shape=shape,
                 dtype=torch.from_numpy(encoding.low).dtype,
-                device=device,
+                device=place,
             ),
-            action_mask=Binary(NUM_ACTIONS, (num_envs, NUM_ACTIONS), device, torch.bool),
+            action_mask=Binary(NUM_ACTIONS, (num_envs, NUM_ACTIONS), place, torch.bool),
             shape=(num_envs,),
             device=device,
         )
-        self.action_spec = Categorical(NUM_ACTIONS, (num_envs,), device)
-        self.reward_spec = Unbounded((num_envs, rewards), device)
+        self.action_spec = Categorical(NUM_ACTIONS, (num_envs,), place, torch.int64)
+        self.reward_spec = Unbounded((num_envs, rewards), place, torch.float32)
         self.full_done_spec = Composite(
             {
-                name: Categorical(2, (num_envs, 1), device, torch.bool)
+                name: Categorical(2, (num_envs, 1), place, torch.bool)
                 for name in ("done", "terminated")
             },
             shape=(num_envs,),
@@ -204,6 +206,9 @@ class EscobaEnv(_BatchEnv):
         super().__init__(len(tables), tables.encoding, 1, device)
         self._tables = tables
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._tables.summary()}>"
+
     @property
     def rules(self) -> Rules:
         """Rules of the tables."""
@@ -294,7 +299,7 @@ class EscobaSelfPlayEnv(_BatchEnv):
         **rule_fields: Any,
     ) -> None:
         batch = Batch(
-            whole("num_envs", num_envs, 1, MAX_GAMES),
+            check_games("num_envs", num_envs),
             table_rules(rules, players, partnership, rule_fields),
             episode=episode,
             reward=reward,
@@ -306,12 +311,18 @@ class EscobaSelfPlayEnv(_BatchEnv):
             threads=threads,
         )
         super().__init__(len(batch), batch.encoding, batch.rules.players, device)
-        self.observation_spec["seat"] = Categorical(batch.rules.players, (len(batch), 1), device)
+        place = torch.device("cpu" if device is None else device)
+        self.observation_spec["seat"] = Categorical(
+            batch.rules.players, (len(batch), 1), place, torch.int64
+        )
         self.batch = batch
         self._started = False
         # Until there is a seed, streams that nobody has chosen.
         words = np.random.SeedSequence().generate_state(len(batch), np.uint64)
         batch.states["seed"] = words & np.uint64(MAX_SEED)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.batch!r}>"
 
     @property
     def rules(self) -> Rules:

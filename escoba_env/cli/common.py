@@ -28,7 +28,7 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from escoba_env.checks import shown, suggestion
+from escoba_env.checks import quoted, suggestion
 from escoba_env.evaluation import Interrupted, RayWorkers, StoreError, WorkerError, cores
 from escoba_env.rules import Rules, make_rules
 from escoba_env.version import package_version
@@ -82,7 +82,7 @@ class _Commands(TyperGroup):
         if command is None:
             known = self.list_commands(ctx)
             hint = suggestion(cmd_name, known)
-            fail(f"command {shown(cmd_name)} is unknown; allowed: {', '.join(known)}{hint}")
+            fail(f"command {quoted(cmd_name)} is unknown; allowed: {', '.join(known)}{hint}")
         _without_types(command, ctx)
         return command
 
@@ -209,7 +209,7 @@ def read_whole(text: str) -> int:
         return int(text)
     except ValueError:
         # Python reads no more than 4,300 digits.
-        raise typer.BadParameter(f"{shown(text)}; allowed: a whole number") from None
+        raise typer.BadParameter(f"{quoted(text)}; allowed: a whole number") from None
 
 
 def read_number(text: str) -> float:
@@ -217,7 +217,7 @@ def read_number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise typer.BadParameter(f"{shown(text)}; allowed: a number") from None
+        raise typer.BadParameter(f"{quoted(text)}; allowed: a number") from None
 
 
 Preset = Annotated[
@@ -302,7 +302,7 @@ def read_fields(
         name, equals, text = option.partition("=")
         if not equals or not name:
             raise ValueError(
-                f"option --rule {shown(option)} is not FIELD=VALUE; allowed: such as --rule "
+                f"option --rule {quoted(option)} is not FIELD=VALUE; allowed: such as --rule "
                 f"target=31"
             )
         _set_once(fields, name.strip(), _rule_value(name.strip(), text.strip()))
@@ -315,7 +315,7 @@ def read_fields(
 
 def _set_once(fields: dict[str, Any], name: str, value: Any) -> None:
     if name in fields:
-        raise ValueError(f"rule {name}={shown(value)} is given twice; allowed: once")
+        raise ValueError(f"rule {name}={quoted(value)} is given twice; allowed: once")
     fields[name] = value
 
 

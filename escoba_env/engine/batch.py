@@ -108,19 +108,31 @@ def step_games(spec, states, games, actions, skip_forced, kind, as_earned, rewar
 
 
 @entry
-def play_random(spec, states, games, decisions, stride, returns, finished):
+def decision_keys(states, games, keys):
+    """Writes the key of the present decision of each game; see ``decision_key``."""
+    for i in range(len(games)):
+        s = states[games[i]]
+        keys[i] = decision_key(s["seed"], s["game_index"], decision_number(s))
+
+
+@entry
+def play_random(spec, states, games, decisions, stride, words, returns, finished):
     """Plays random legal picks in ``games``, and the next game of a slot when one is over.
+
+    Two calls one after the other play what one call of as many picks does.
 
     Args:
         decisions: Number of picks in each game.
         stride: How much higher the index of a slot's next game is.
+        words: int64 (len(games),): where each game's random words go on, ``decision_keys`` at
+            first; moved on by the number of picks.
         returns: float64 (len(games), players): the margins of rounds that have ended are added.
         finished: int64 (len(games),): the number of games that have ended is added.
     """
     sp = spec[0]
     for i in range(len(games)):
         s = states[games[i]]
-        word = decision_key(s["seed"], s["game_index"], decision_number(s))
+        word = words[i]
         for _ in range(decisions):
             legal = s["legal"]
             word += 1
@@ -135,6 +147,7 @@ def play_random(spec, states, games, decisions, stride, returns, finished):
                 else:
                     finished[i] += 1
                     new_game(sp, s, s["seed"], s["game_index"] + stride, RANDOM_DEALER)
+        words[i] = word
 
 
 @kernel

@@ -12,6 +12,7 @@ from pettingzoo import AECEnv
 from pettingzoo.utils.env import AECIterable
 
 from escoba_env.cards import NUM_ACTIONS
+from escoba_env.checks import quoted, real, whole
 from escoba_env.encoding import Encoding, Section
 from escoba_env.envs.table import RENDER_MODES, Observation, Table, reset_needed
 from escoba_env.game import Game
@@ -150,6 +151,9 @@ class raw_env(AECEnv[str, Any, Any]):  # noqa: N801 - PettingZoo's name for it
         # Also before the first reset: there is no live seat.
         self._over = True
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._table.summary()}>"
+
     # -- looking ----------------------------------------------------------------------------
 
     @property
@@ -232,7 +236,7 @@ class raw_env(AECEnv[str, Any, Any]):  # noqa: N801 - PettingZoo's name for it
         """
         if not self._table.started:
             raise reset_needed("agent_iter()")
-        return super().agent_iter(max_iter)
+        return super().agent_iter(whole("max_iter", max_iter, 0, 2**63))
 
     def state(self) -> NDArray[np.float32]:
         """Returns the full-information state, float32 of the shape of ``state_space``.
@@ -320,7 +324,7 @@ class raw_env(AECEnv[str, Any, Any]):  # noqa: N801 - PettingZoo's name for it
         agent = self.agent_selection
         if action is not None:
             raise ValueError(
-                f"action {action!r:.80} of {agent}: the game is over; allowed: None, which takes "
+                f"action {quoted(action)} of {agent}: the game is over; allowed: None, which takes "
                 f"{agent} out, or reset()"
             )
         self.agents.remove(agent)
@@ -333,7 +337,7 @@ class raw_env(AECEnv[str, Any, Any]):  # noqa: N801 - PettingZoo's name for it
             self.agent_selection = self.agents[0]
 
     def _unknown(self, agent: Any) -> ValueError:
-        return ValueError(f"agent {agent!r} is unknown; allowed: {', '.join(self._seats)}")
+        return ValueError(f"agent {quoted(agent)} is unknown; allowed: {', '.join(self._seats)}")
 
     # -- copies -----------------------------------------------------------------------------
 
@@ -376,14 +380,22 @@ class raw_env(AECEnv[str, Any, Any]):  # noqa: N801 - PettingZoo's name for it
             ValueError: If it is not such a state; nothing has changed then.
         """
         if not isinstance(state, dict) or set(state) != set(_STATE_KEYS):
-            raise ValueError(f"state {state!r:.80}; allowed: a dict of {', '.join(_STATE_KEYS)}")
+            raise ValueError(f"state {quoted(state)}; allowed: a dict of {', '.join(_STATE_KEYS)}")
         agents = state["agents"]
         names = self.possible_agents
         if not isinstance(agents, list) or agents != [name for name in names if name in agents]:
-            raise ValueError(f"state agents={agents!r}; allowed: some of {', '.join(names)}")
+            raise ValueError(f"state agents={quoted(agents)}; allowed: some of {', '.join(names)}")
         for name in ("rewards", "cumulative_rewards"):
             if not isinstance(state[name], dict) or list(state[name]) != agents:
-                raise ValueError(f"state {name}={state[name]!r}; allowed: one for each of {agents}")
+                raise ValueError(
+                    f"state {name}={quoted(state[name])}; allowed: one for each of {agents}"
+                )
+        earned = {
+            name: {
+                agent: real(f"state {name}", x, -np.inf, np.inf) for agent, x in state[name].items()
+            }
+            for name in ("rewards", "cumulative_rewards")
+        }
         table = self._table.clone()
         table.set_state(state["game"], state["forfeit"])
         # Seats leave in order, and the last one's name stays.
@@ -391,14 +403,15 @@ class raw_env(AECEnv[str, Any, Any]):  # noqa: N801 - PettingZoo's name for it
         complete = table.over or agents == names
         if state["agent_selection"] != first or not complete:
             raise ValueError(
-                f"state agents={agents!r}, agent_selection={state['agent_selection']!r} do not fit "
-                f"its game; allowed: {first!r} to move, and all agents until the game is over"
+                f"state agents={quoted(agents)}, "
+                f"agent_selection={quoted(state['agent_selection'])} do not fit its game; allowed: "
+                f"{quoted(first)} to move, and all agents until the game is over"
             )
         self._table = table
         self.agents = list(agents)
         self.agent_selection = first
-        self.rewards = dict(state["rewards"])
-        self._cumulative_rewards = dict(state["cumulative_rewards"])
+        self.rewards = earned["rewards"]
+        self._cumulative_rewards = earned["cumulative_rewards"]
         self.terminations = dict.fromkeys(agents, table.over)
         self.truncations = dict.fromkeys(agents, False)
         self.infos = {agent: {} for agent in agents}

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from escoba_env.batch import MAX_GAMES, Batch, observation_buffers
-from escoba_env.checks import whole
+from escoba_env.batch import Batch, check_games, observation_buffers
 from escoba_env.encoding import Encoding
 from escoba_env.envs.table import reset_needed, table_rules
 from escoba_env.game import fresh_seed
@@ -94,7 +93,7 @@ class AllSeatsEnv:
         **rule_fields: Any,
     ) -> None:
         self.batch = Batch(
-            whole("num_envs", num_envs, 1, MAX_GAMES),
+            check_games("num_envs", num_envs),
             table_rules(rules, players, partnership, rule_fields),
             episode=episode,
             reward=reward,
@@ -107,6 +106,9 @@ class AllSeatsEnv:
         )
         self.num_envs = len(self.batch)
         self._started = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.batch!r}>"
 
     @property
     def rules(self) -> Rules:

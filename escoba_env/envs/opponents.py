@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escoba_env.batch import Batch
-from escoba_env.checks import whole
+from escoba_env.checks import quoted, whole
 from escoba_env.engine import vector as kernels
 from escoba_env.engine.vector import ASKED, GREEDY, LEARNER, RANDOM
 from escoba_env.policies import GreedyPolicy, Policy, PolicyLike, RandomPolicy, load_policy
@@ -35,7 +35,7 @@ def load_opponents(opponents: Opponent | Sequence[Opponent], players: int) -> tu
     others = opponents if isinstance(opponents, list | tuple) else [opponents] * (players - 1)
     if len(others) != players - 1:
         raise ValueError(
-            f"opponents={opponents!r}; allowed: one policy or policy name, or a list of "
+            f"opponents={quoted(opponents)}; allowed: one policy or policy name, or a list of "
             f"{players - 1}, one for each other seat in the order of play"
         )
     loaded: dict[str, Policy] = {}
@@ -49,12 +49,13 @@ def load_opponents(opponents: Opponent | Sequence[Opponent], players: int) -> tu
         try:
             policies.append(load_policy(policy))
         except ValueError as error:
-            raise ValueError(f"opponents={opponents!r}: {error}") from error
+            raise ValueError(f"opponents={quoted(opponents)}: {error}") from error
     for policy in policies:
         if getattr(policy, "cheats", False):
             raise ValueError(
-                f"opponent {policy.name!r} sees hidden cards; allowed: policies that play by what "
-                f"they know (those that cheat are to measure others by, with evaluate and its like)"
+                f"opponent {quoted(policy.name)} sees hidden cards; allowed: policies that play by "
+                f"what they know (those that cheat are to measure others by, with evaluate and its "
+                f"like)"
             )
     return tuple(policies)
 
@@ -141,7 +142,7 @@ class Opponents:
             try:
                 rewards, over = batch.step(actions, games)
             except ValueError as error:
-                raise type(error)(f"opponent {policy.name!r}: {error}") from error
+                raise type(error)(f"opponent {quoted(policy.name)}: {error}") from error
             kernels.add_rows(earned, games, rewards)
             if over.any():
                 on_over(games[over])

@@ -10,8 +10,10 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from pettingzoo import ParallelEnv
 
+from escoba_env.checks import quoted
 from escoba_env.envs.aec import raw_env
 from escoba_env.envs.table import Observation, reset_needed
+from escoba_env.rules import Rules
 
 
 # Any: Gymnasium's types do not say what a Dict space holds.
@@ -27,7 +29,18 @@ class parallel_env(ParallelEnv[str, Any, Any]):  # noqa: N801 - PettingZoo's nam
     has handed out before, and returns four values instead of five after the end.)
 
     Args:
-        **arguments: Those of ``raw_env``.
+        rules: As for ``raw_env``.
+        players: As for ``raw_env``.
+        partnership: As for ``raw_env``.
+        episode: As for ``raw_env``.
+        reward: As for ``raw_env``.
+        encoding: As for ``raw_env``.
+        memory: As for ``raw_env``.
+        reward_timing: As for ``raw_env``.
+        illegal: As for ``raw_env``.
+        render_mode: As for ``raw_env``.
+        faces: As for ``raw_env``.
+        **rule_fields: As for ``raw_env``.
 
     Raises:
         ValueError: If an argument is not possible; the message names it and what is allowed.
@@ -35,14 +48,44 @@ class parallel_env(ParallelEnv[str, Any, Any]):  # noqa: N801 - PettingZoo's nam
 
     metadata: dict[str, Any] = {**raw_env.metadata}  # noqa: RUF012 - PettingZoo declares it so
 
-    def __init__(self, **arguments: Any) -> None:
-        self.aec_env = raw_env(**arguments)
+    def __init__(
+        self,
+        rules: str | Rules | Mapping[str, Any] = "classic",
+        players: int | None = None,
+        partnership: bool | None = None,
+        episode: str = "round",
+        reward: str = "margin",
+        encoding: str = "compact",
+        memory: str = "perfect",
+        reward_timing: str = "round_end",
+        illegal: str = "terminate",
+        render_mode: str | None = None,
+        faces: str = "spanish",
+        **rule_fields: Any,
+    ) -> None:
+        self.aec_env = raw_env(
+            rules,
+            players,
+            partnership,
+            episode,
+            reward,
+            encoding,
+            memory,
+            reward_timing,
+            illegal,
+            render_mode,
+            faces,
+            **rule_fields,
+        )
         self.render_mode = self.aec_env.render_mode
         self.possible_agents = list(self.aec_env.possible_agents)
         self.agents = []
         self.observation_spaces = self.aec_env.observation_spaces
         self.action_spaces = self.aec_env.action_spaces
         self.state_space = self.aec_env.state_space
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.aec_env!r}>"
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         """Returns an agent's observation space; see ``raw_env``."""
@@ -87,10 +130,11 @@ class parallel_env(ParallelEnv[str, Any, Any]):  # noqa: N801 - PettingZoo's nam
         env = self.aec_env
         if not self.agents:
             raise reset_needed("step()")
-        if env.agent_selection not in actions:
+        given: object = actions
+        if not isinstance(given, Mapping) or env.agent_selection not in actions:
             raise ValueError(
-                f"actions {actions!r:.80} lack {env.agent_selection!r}, which is to move; allowed: "
-                f"a mapping of agents to actions with at least that one"
+                f"actions {quoted(actions)} lack {quoted(env.agent_selection)}, which is to move; "
+                f"allowed: a mapping of agents to actions with at least that one"
             )
         env.step(actions[env.agent_selection])
         observations = self._observe()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from escoba_env.adapters import require
 from escoba_env.batch import MAX_SEED
 from escoba_env.cards import NUM_ACTIONS
-from escoba_env.checks import whole
+from escoba_env.checks import integer, whole, wholes
 from escoba_env.encoding import Encoding
 from escoba_env.envs.opponents import Opponent
 from escoba_env.envs.table import box_of
@@ -129,6 +129,9 @@ class EscobaVecEnv(VecEnv):
         space = spaces.Discrete(NUM_ACTIONS)
         super().__init__(len(self.envs), box_of(self._tables.encoding), space)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._tables.summary()}>"
+
     @property
     def rules(self) -> Rules:
         """Rules of the tables."""
@@ -163,22 +166,32 @@ class EscobaVecEnv(VecEnv):
             seed = whole("seed", seed, 0, MAX_SEED - self.num_envs + 1)
         return super().seed(seed)
 
+    def set_options(self, options: list[dict[str, Any]] | dict[str, Any] | None = None) -> None:
+        """Sets the options of the next :meth:`reset`.
+
+        Args:
+            options: As for ``EscobaEnv``, a mapping for all games or a list with one for each.
+
+        Raises:
+            ValueError: If an option is not possible; those that were set before then stay.
+        """
+        given = options if isinstance(options, list | tuple) else [options] * self.num_envs
+        if len(given) != self.num_envs:
+            raise ValueError(
+                f"options are {len(given)}; allowed: one mapping for each of the {self.num_envs} "
+                f"environments, or one for all"
+            )
+        for one in given if isinstance(options, list | tuple) else given[:1]:
+            self._tables.check_options(one)
+        super().set_options([dict(one or {}) for one in given])
+
     def reset(self) -> NDArray[Any]:
         """Starts new games, with the seeds and options that have been set since the last reset.
 
         Returns:
             Observations (num_envs, *encoding.shape).
 
-        Raises:
-            ValueError: If an option is not possible; nothing has changed then.
         """
-        if len(self._options) != self.num_envs:
-            number = len(self._options)
-            self._reset_options()
-            raise ValueError(
-                f"options are {number}, and now none; allowed: one mapping for each of the "
-                f"{self.num_envs} environments, or one for all"
-            )
         seeds = np.array([NEXT_GAME if seed is None else seed for seed in self._seeds])
         self._tables.start(np.arange(self.num_envs), seeds, self._options)
         self._tables.settle()
@@ -255,4 +268,9 @@ class EscobaVecEnv(VecEnv):
         return [isinstance(env, wrapper_class) for env in self._chosen(indices)]
 
     def _chosen(self, indices: VecEnvIndices) -> list[OneOfMany]:
-        return [self.envs[index] for index in self._get_indices(indices)]
+        if indices is None:
+            return self.envs
+        one = integer(indices)
+        given: Any = indices if one is None else [one]
+        chosen = wholes("indices", given, None, 0, self.num_envs - 1)
+        return [self.envs[index] for index in chosen]

@@ -10,8 +10,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from escoba_env.batch import IllegalActionError
+from escoba_env.batch import IllegalActionError, check_seed
 from escoba_env.cards import NUM_ACTIONS
+from escoba_env.checks import quoted
 from escoba_env.encoding import Encoding
 from escoba_env.engine.rng import LEARNER_SEAT, random_seat
 from escoba_env.envs.opponents import Opponent, fixed_seat, load_opponents
@@ -53,18 +54,21 @@ class EscobaEnv(gymnasium.Env[Any, Any]):
             one; with 3 the next and the previous; with 4 the next, the opposite (in a partnership
             the learner's partner) and the previous.
         seat: Seat of the learner, or ``"random"``: drawn for each episode.
-        rules: As for ``raw_env``.
-        players: As for ``raw_env``.
-        partnership: As for ``raw_env``.
-        episode: As for ``raw_env``.
-        reward: As for ``raw_env``.
-        encoding: As for ``raw_env``.
-        memory: As for ``raw_env``.
-        reward_timing: As for ``raw_env``.
+        rules: A preset's name, a ``Rules``, or a mapping of fields.
+        players: Number of players. ``None``: as in ``rules``, which is 2 in every preset.
+        partnership: Whether 4 players play two against two. ``None``: as in ``rules``, which is
+            false in every preset.
+        episode: ``"round"`` or ``"match"``.
+        reward: ``"margin"``, ``"points"`` or ``"win"``.
+        encoding: Name of an encoding; see ``Encoding``.
+        memory: ``"perfect"``, or ``"visible"``: captured cards are forgotten; see ``Encoding``.
+        reward_timing: ``"round_end"``: a round is rewarded when it ends; ``"as_earned"``: its
+            escobas at once, the rest at the end. The sums are equal.
         illegal: ``"terminate"`` or ``"raise"``.
-        render_mode: As for ``raw_env``.
-        faces: As for ``raw_env``.
-        **rule_fields: As for ``raw_env``.
+        render_mode: ``None``, ``"ansi"`` (text), ``"rgb_array"`` (needs the extra ``render``) or
+            ``"human"`` (text on standard output at every step).
+        faces: ``"spanish"`` or ``"french"`` cards in drawings.
+        **rule_fields: Fields of ``Rules`` that replace those of ``rules``.
 
     Attributes:
         seat: Seat of the learner in this episode.
@@ -122,6 +126,13 @@ class EscobaEnv(gymnasium.Env[Any, Any]):
         self._over = True
         self._earned = 0.0
 
+    def __repr__(self) -> str:
+        others = " and ".join(policy.name for policy in self.opponents)
+        who = f"the learner is player_{self.seat} against {others}"
+        return f"<{type(self).__name__} {self._table.summary()}; {who}>"
+
+    __str__ = __repr__
+
     @property
     def rules(self) -> Rules:
         """Rules of the table."""
@@ -148,8 +159,10 @@ class EscobaEnv(gymnasium.Env[Any, Any]):
         Raises:
             ValueError: If the seed or an option is not possible; nothing has changed then.
         """
-        self._table.reset(seed, options)
-        super().reset(seed=seed)
+        # Gymnasium's own seeding takes an ``int`` alone.
+        number = None if seed is None else check_seed(seed)
+        self._table.reset(number, options)
+        super().reset(seed=number)
         if self._fixed_seat is None:
             game = self._table.game.record
             self.seat = random_seat(
@@ -201,7 +214,7 @@ class EscobaEnv(gymnasium.Env[Any, Any]):
                 earned += table.play(action)[self.seat]
             except IllegalActionError as illegal:
                 raise IllegalActionError(
-                    f"opponent {policy.name!r} as {table.names[table.turn]}: {illegal}"
+                    f"opponent {quoted(policy.name)} as {table.names[table.turn]}: {illegal}"
                 ) from None
         return earned
 

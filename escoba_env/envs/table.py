@@ -7,7 +7,6 @@ environments' business.
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from escoba_env.batch import IllegalActionError
 from escoba_env.cards import NUM_ACTIONS, NUM_CARDS, NUM_IDS, card_name
+from escoba_env.checks import integer, one_of, quoted
 from escoba_env.encoding import Encoding, Section
 from escoba_env.engine import batch as kernels
 from escoba_env.engine.encode import encode_states
@@ -25,6 +25,7 @@ from escoba_env.engine.outlook import WORK
 from escoba_env.engine.record import GAME_OVER
 from escoba_env.envs.state import state_sections
 from escoba_env.game import Game
+from escoba_env.position import table_text
 from escoba_env.render import ansi
 from escoba_env.rules import Rules, make_rules
 
@@ -44,19 +45,11 @@ def as_action(action: Any) -> int:
     Raises:
         TypeError: If it is not an integer: booleans, floats, text, ``None`` and arrays of numbers.
     """
-    if isinstance(action, np.integer):
-        return int(action)
-    # torch.bool passes as an index.
-    refused = isinstance(action, bool) or str(getattr(action, "dtype", "")).endswith("bool")
-    number = 0
-    try:
-        number = operator.index(action)
-    except TypeError:
-        refused = True
-    if refused:
+    number = integer(action)
+    if number is None:
         raise TypeError(
-            f"action {action!r:.80} is of type {type(action).__name__}; allowed: one whole number, "
-            f"0 to {NUM_ACTIONS - 1}, of any integer type"
+            f"action {quoted(action)} is of type {type(action).__name__}; allowed: one whole "
+            f"number, 0 to {NUM_ACTIONS - 1}, of any integer type"
         )
     return number
 
@@ -80,10 +73,7 @@ def terminates(illegal: str) -> bool:
     Raises:
         ValueError: If the word is unknown.
     """
-    given: object = illegal
-    if not isinstance(given, str) or given not in ILLEGAL:
-        raise ValueError(f"illegal={illegal!r} is unknown; allowed: {', '.join(ILLEGAL)}")
-    return given == "terminate"
+    return one_of("illegal", illegal, ILLEGAL) == "terminate"
 
 
 def penalty_of(rules: Rules, reward: str) -> float:
@@ -96,30 +86,25 @@ def box_of(encoding: Encoding) -> spaces.Box:
     return spaces.Box(encoding.low, encoding.high, dtype=encoding.dtype.type)
 
 
-def reset_game(game: Game, seed: int | None, options: Mapping[str, Any] | None) -> None:
-    """Starts a new game as the options of an environment's ``reset`` say; see ``Game.reset``.
+def reset_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Returns the options of an environment's ``reset`` as arguments of ``Game.reset``.
 
     Raises:
-        ValueError: If the seed or an option is not possible; the game is then as it was.
+        ValueError: If they are no mapping, or one of them is unknown.
     """
     if options is not None and not isinstance(options, Mapping):
         raise ValueError(
-            f"options={options!r} are of type {type(options).__name__}; allowed: None or a "
+            f"options={quoted(options)} are of type {type(options).__name__}; allowed: None or a "
             f"mapping with the keys {', '.join(OPTIONS)}"
         )
     given = {key: value for key, value in (options or {}).items() if key != _IGNORED_OPTION}
     for key, value in given.items():
         if key not in OPTIONS:
             raise ValueError(
-                f"reset option {key!r}={value!r} is unknown; allowed: {', '.join(OPTIONS)}"
+                f"reset option {quoted(key)}={quoted(value)} is unknown; allowed: "
+                f"{', '.join(OPTIONS)}"
             )
-    try:
-        game.reset(seed, **given)
-    except (TypeError, OverflowError) as wrong:
-        raise ValueError(
-            f"reset options {given!r} are not possible ({wrong}); allowed: deck, the pack's "
-            f"cards in notation; dealer, a seat; scores, a number for each side"
-        ) from wrong
+    return given
 
 
 class Table:
@@ -170,7 +155,8 @@ class Table:
         known = isinstance(render_mode, str) and render_mode in RENDER_MODES
         if render_mode is not None and not known:
             raise ValueError(
-                f"render_mode={render_mode!r} is unknown; allowed: None, {', '.join(RENDER_MODES)}"
+                f"render_mode={quoted(render_mode)} is unknown; allowed: None, "
+                f"{', '.join(RENDER_MODES)}"
             )
         card_name(0, faces)
         self.game = Game(
@@ -236,6 +222,18 @@ class Table:
         """Seat to move."""
         return int(self._turn.item())
 
+    def summary(self) -> str:
+        """Says on one line what is played and whose turn it is, as everybody at the table sees."""
+        if not self.started:
+            where = "no game yet"
+        elif self.over:
+            where = "over"
+        else:
+            record = self.game.record
+            mover, cards = ansi.turn_text(record, "spanish"), table_text(record, separator=" ")
+            where = f"{mover}{'' if ',' in mover else ' to move'}, table {cards}"
+        return f"{self.rules.title}, {self.game.episode}: {where}"
+
     def observe(self, seat: int) -> Observation:
         """Returns what a seat knows, in arrays of its own."""
         if not self.started:
@@ -263,7 +261,7 @@ class Table:
         Raises:
             ValueError: If the seed or an option is not possible; the game is then as it was.
         """
-        reset_game(self.game, seed, options)
+        self.game.reset(seed, **reset_options(options))
         self.started = True
         self.forfeit = ""
         if self.render_mode == "human":
@@ -375,7 +373,7 @@ class Table:
         """
         if not isinstance(forfeit, str):
             raise ValueError(
-                f"forfeit={forfeit!r}; allowed: text, empty unless the game ended by it"
+                f"forfeit={quoted(forfeit)}; allowed: text, empty unless the game ended by it"
             )
         self.game.set_state(game)
         self.forfeit = forfeit

@@ -16,23 +16,23 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import ArrayLike, NDArray
 
 from escoba_env.batch import (
-    MAX_GAMES,
     MAX_SEED,
     Batch,
     IllegalActionError,
+    check_games,
     explain_illegal,
     observation_buffers,
 )
 from escoba_env.cards import NUM_ACTIONS
-from escoba_env.checks import whole
+from escoba_env.checks import as_array, quoted
 from escoba_env.engine import vector as kernels
 from escoba_env.engine.batch import first_illegal, observe_games, step_games
 from escoba_env.engine.vector import LEARNER
 from escoba_env.envs.opponents import Opponent, Opponents, fixed_seat, load_opponents
 from escoba_env.envs.table import (
     penalty_of,
-    reset_game,
     reset_needed,
+    reset_options,
     table_rules,
     terminates,
 )
@@ -115,11 +115,12 @@ class Tables:
         render_mode = fields.pop("render_mode", None)
         if render_mode is not None:
             raise ValueError(
-                f"render_mode={render_mode!r} is not possible for games in one batch; allowed: "
-                f"None, or environments of one game each (vectorization_mode='sync')"
+                f"render_mode={quoted(render_mode)} is not possible for games in one batch; "
+                f"allowed: None, or environments of one game each (vectorization_mode='sync')"
             )
+        num_envs = check_games("num_envs", num_envs)
         self.batch = Batch(
-            whole("num_envs", num_envs, 1, MAX_GAMES),
+            num_envs,
             table_rules(rules, players, partnership, fields),
             episode=episode,
             reward=reward,
@@ -154,6 +155,15 @@ class Tables:
 
     def __len__(self) -> int:
         return len(self.over)
+
+    def summary(self) -> str:
+        """Says on one line what is played by whom."""
+        seat = "a seat drawn each time" if self._fixed_seat is None else f"seat {self._fixed_seat}"
+        others = " and ".join(policy.name for policy in self.opponents)
+        return (
+            f"{self.rules.title}, {self.batch.episode}: {len(self)} games, the learner in {seat} "
+            f"against {others}"
+        )
 
     def check_started(self, what: str) -> None:
         """Checks that games have been started in all slots.
@@ -191,9 +201,10 @@ class Tables:
             stream = np.where(first, seeds, stream)
             index = np.where(first, 0, index)
         # All options are tried before anything changes.
+        chosen = [reset_options(option) for option in options or ()]
         dealt = {
             slots[i]: self._deal(stream[i], index[i], option)
-            for i, option in enumerate(options or ())
+            for i, option in enumerate(chosen)
             if option
         }
         kernels.start_streams(self.batch.spec, states, slots, stream, index)
@@ -214,10 +225,16 @@ class Tables:
     def _deal(self, seed: int, index: int, options: Mapping[str, Any]) -> np.void:
         """Deals a game as the options say."""
         game = Game(self.rules, episode=self.batch.episode, seed=int(seed))
-        # The next reset goes on to the game with this index.
-        game.states["game_index"] = index - 1
-        reset_game(game, None, options)
+        game.reset(int(seed), index=int(index), **options)
         return game.record
+
+    def check_options(self, options: Mapping[str, Any] | None) -> None:
+        """Checks reset options without starting a game.
+
+        Raises:
+            ValueError: If one of them is not possible.
+        """
+        self._deal(0, 0, reset_options(options))
 
     def settle(self) -> None:
         """Lets the opponents play until every game that is not over waits for its learner."""
@@ -262,11 +279,7 @@ class Tables:
             ResetNeeded: If no game has been started, or one is over and is not to be followed by
                 the next one. In all these cases nothing has changed.
         """
-        try:
-            given = np.asarray(actions)
-        except ValueError:
-            # Ragged lists.
-            given = np.empty(0, np.int64)
+        given = as_array(actions)
         chosen = self._as_actions(given)
         self.check_started("step()")
         ended = np.flatnonzero(self.over if games is None else self.over & games)

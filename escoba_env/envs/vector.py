@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from escoba_env.batch import MAX_SEED
 from escoba_env.cards import NUM_ACTIONS
-from escoba_env.checks import whole
+from escoba_env.checks import quoted, whole
 from escoba_env.encoding import Encoding
 from escoba_env.envs.opponents import Opponent
 from escoba_env.envs.table import Observation, box_of
@@ -92,14 +92,13 @@ class EscobaVectorEnv(VectorEnv[Any, Any, Any]):
         **rule_fields: Any,
     ) -> None:
         super().__init__()
-        try:
-            mode = AutoresetMode(autoreset_mode)
-        except ValueError:
-            allowed = ", ".join(repr(mode.value) for mode in AutoresetMode)
+        modes = {mode.value: mode for mode in AutoresetMode}
+        mode: Any = modes.get(autoreset_mode) if isinstance(autoreset_mode, str) else autoreset_mode
+        if not isinstance(mode, AutoresetMode):
             raise ValueError(
-                f"autoreset_mode={autoreset_mode!r} is unknown; allowed: an AutoresetMode, or one "
-                f"of {allowed}"
-            ) from None
+                f"autoreset_mode={quoted(autoreset_mode)} is unknown; allowed: an AutoresetMode, "
+                f"or one of {', '.join(map(repr, modes))}"
+            )
         self._tables = Tables(
             num_envs,
             opponents,
@@ -128,6 +127,9 @@ class EscobaVectorEnv(VectorEnv[Any, Any, Any]):
         self.single_action_space = spaces.Discrete(NUM_ACTIONS)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._tables.summary()}>"
 
     @property
     def rules(self) -> Rules:
@@ -232,8 +234,8 @@ class EscobaVectorEnv(VectorEnv[Any, Any, Any]):
             or not mask.any()
         ):
             raise ValueError(
-                f"reset option 'reset_mask'={mask!r}; allowed: a bool array of shape {shape} with "
-                f"at least one True"
+                f"reset option 'reset_mask'={quoted(mask)}; allowed: a bool array of shape {shape} "
+                f"with at least one True"
             )
         return mask
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from escoba_env.checks import shown, whole
+from escoba_env.checks import quoted, whole
 from escoba_env.engine.record import TWELFTHS, lower
 from escoba_env.evaluation.pool import AnyWorkers, check_workers
 from escoba_env.evaluation.seeds import open_store
@@ -124,6 +124,14 @@ class Evaluation:
     seconds: float = dataclasses.field(compare=False)
     version: str
 
+    def __repr__(self) -> str:
+        # In ASCII, so that every terminal can show it.
+        return (
+            f"<Evaluation {self.rules.title}, {self.episode}: {quoted(self.a)} wins "
+            f"{self.margin:+.3f} +- {self.half_width:.3f} from {quoted(self.b)} in {self.deals} "
+            f"deals>"
+        )
+
     @property
     def interval(self) -> tuple[float, float]:
         """95 % interval of ``margin``: low and high."""
@@ -210,12 +218,12 @@ def evaluate(
             continue
         if workers != 1:
             raise ValueError(
-                f"policy {shown(policy)} with workers={workers} is not possible; allowed: "
+                f"policy {quoted(policy)} with workers={workers} is not possible; allowed: "
                 f"names and folders, which other processes can load"
             )
         if folder is not None:
             raise ValueError(
-                f"policy {shown(policy)} with folder={shown(folder)} is not possible; "
+                f"policy {quoted(policy)} with folder={quoted(folder)} is not possible; "
                 f"allowed: names and folders, by which kept results are found again"
             )
     lower(rules, episode)
@@ -323,7 +331,9 @@ def _check_precision(precision: Any) -> float | None:
     number = isinstance(precision, int | float) and not isinstance(precision, bool)
     # A whole number may be too large to be a float.
     if not number or not 0 < precision <= sys.float_info.max:
-        raise ValueError(f"precision {shown(precision)} is not possible; allowed: a number above 0")
+        raise ValueError(
+            f"precision {quoted(precision)} is not possible; allowed: a number above 0"
+        )
     return float(precision)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from escoba_env.batch import check_seed
-from escoba_env.checks import one_of, shown, whole
+from escoba_env.checks import one_of, quoted, whole
 from escoba_env.engine.record import lower
 from escoba_env.evaluation import seeds
 from escoba_env.evaluation.duplicate import (
@@ -63,7 +63,7 @@ class Ladder:
         """Checks every field."""
         name: object = self.name
         if not isinstance(name, str) or not name.strip():
-            raise ValueError(f"name {shown(name)} of a ladder is not possible; allowed: text")
+            raise ValueError(f"name {quoted(name)} of a ladder is not possible; allowed: text")
         one_of("preset", self.preset, PRESETS)
         lower(make_rules(self.preset), self.episode)
         check_seed(self.seed)
@@ -75,7 +75,7 @@ class Ladder:
         )
         if not pairs or not given:
             raise ValueError(
-                f"opponents {shown(given)} are not possible; allowed: a tuple of at least one "
+                f"opponents {quoted(given)} are not possible; allowed: a tuple of at least one "
                 f"(policy, weight)"
             )
         weight: Any
@@ -83,14 +83,14 @@ class Ladder:
             number = isinstance(weight, int | float) and not isinstance(weight, bool)
             if not number or not weight >= 0:
                 raise ValueError(
-                    f"weight {shown(weight)} of opponent {shown(opponent)} is not possible; "
+                    f"weight {quoted(weight)} of opponent {quoted(opponent)} is not possible; "
                     f"allowed: a number from 0"
                 )
         total = sum(weight for _, weight in self.opponents)
         # A whole number may be too large to be a float.
         if not 0 < total <= sys.float_info.max:
             raise ValueError(
-                f"weights of opponents sum to {shown(total)}; allowed: a sum above 0 that is a "
+                f"weights of opponents sum to {quoted(total)}; allowed: a sum above 0 that is a "
                 f"number"
             )
 
@@ -197,7 +197,7 @@ def ladder(
     if not isinstance(ladder, Ladder):
         ladder = LADDERS[one_of("ladder", ladder, LADDERS)]
     if not isinstance(fresh, bool):
-        raise ValueError(f"fresh {shown(fresh)} is not possible; allowed: True or False")
+        raise ValueError(f"fresh {quoted(fresh)} is not possible; allowed: True or False")
     (name,) = check_names("policy", [policy])
     check_names("opponent", [opponent for opponent, _ in ladder.opponents])
     workers = check_workers(workers)

@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from escoba_env.checks import path_of, shown
+from escoba_env.checks import path_of, quoted
 from escoba_env.files import check_writable, write_whole
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def check_plot(path: str | Path) -> None:
     """
     if path_of("plot", path).suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ValueError(
-            f"plot {shown(str(path))} is not possible; allowed: a .png, .svg or .pdf file"
+            f"plot {quoted(str(path))} is not possible; allowed: a .png, .svg or .pdf file"
         )
     if importlib.util.find_spec("matplotlib") is None:
         raise ModuleNotFoundError(

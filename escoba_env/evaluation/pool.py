@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeAlias, cast
 
 from escoba_env.batch import MAX_SEED
-from escoba_env.checks import path_of, shown, whole
+from escoba_env.checks import path_of, quoted, whole
 from escoba_env.policies import Policy, load_policy
 from escoba_env.version import package_version
 
@@ -165,7 +165,7 @@ class Store:
                 lines = self._whole_lines(file)
         except OSError as error:
             raise ValueError(
-                f"results cannot be kept in {shown(str(folder))}: {error.strerror or error}"
+                f"results cannot be kept in {quoted(str(folder))}: {error.strerror or error}"
             ) from None
         kept_seeds: set[Any] = set()
         self._seeds: set[int] = set()

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from escoba_env.checks import shown
+from escoba_env.checks import quoted
 from escoba_env.evaluation.pool import KILLED, Result, UnitOfWork, WorkerError, play_here
 
 LOCAL = "local"
@@ -55,7 +55,7 @@ class RayWorkers:
                     logging_level=logging.ERROR,
                 )
             except (ConnectionError, RuntimeError, ValueError) as error:
-                raise WorkerError(f"no Ray at {shown(self.address)}: {error}") from None
+                raise WorkerError(f"no Ray at {quoted(self.address)}: {error}") from None
         try:
             yield _RayCrew(ray)
         finally:

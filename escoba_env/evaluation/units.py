@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escoba_env.batch import Batch, IllegalActionError
-from escoba_env.checks import shown, whole
+from escoba_env.checks import quoted, whole
 from escoba_env.engine.record import TWELFTHS
 from escoba_env.evaluation.playout import play_out
 from escoba_env.evaluation.pool import AnyWorkers, Load, Store, StoreError, run_units
@@ -333,7 +333,7 @@ def deals_at_once(tables: Sequence[Table]) -> list[int]:
         name = str(policy) if isinstance(policy, str | Path) else f"object {id(policy)}"
         if name not in known:
             said = getattr(load_policy(policy), "deals_at_once", INT32)
-            known[name] = whole(f"deals_at_once of policy {shown(policy)}:", said, 1, INT32)
+            known[name] = whole(f"deals_at_once of policy {quoted(policy)}:", said, 1, INT32)
         return known[name]
 
     return [min(map(of, table.policies)) for table in tables]
@@ -374,14 +374,16 @@ def check_names(name: str, policies: Sequence[Any]) -> list[str]:
     given: object = policies
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise ValueError(
-            f"{name} {shown(given)} is not possible; allowed: a list of names or folders"
+            f"{name} {quoted(given)} is not possible; allowed: a list of names or folders"
         )
     for policy in policies:
         if not isinstance(policy, str | Path):
-            raise ValueError(f"{name} {shown(policy)} is not possible; allowed: a name or a folder")
+            raise ValueError(
+                f"{name} {quoted(policy)} is not possible; allowed: a name or a folder"
+            )
         load_policy(policy)
         if str(policy) in names:
-            raise ValueError(f"{name} {shown(str(policy))} is given twice; allowed: once")
+            raise ValueError(f"{name} {quoted(str(policy))} is given twice; allowed: once")
         names.append(str(policy))
     return names
 
@@ -390,7 +392,7 @@ def identify(policy: PolicyLike) -> str:
     """Names a policy so that another one never has the same name: files by what is in them."""
     if not isinstance(policy, str | Path):
         raise ValueError(
-            f"policy {shown(policy)} is an object; allowed here: a name or a folder, which can be "
+            f"policy {quoted(policy)} is an object; allowed here: a name or a folder, which can be "
             f"loaded again"
         )
     name, options = split_options(str(policy))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escoba_env.batch import IllegalActionError, Views, explain_illegal
-from escoba_env.checks import wholes
+from escoba_env.checks import quoted, wholes
 from escoba_env.engine.batch import first_illegal
 from escoba_env.policies.base import Policy
 
@@ -22,9 +22,9 @@ def ask(policy: Policy, views: Views) -> NDArray[np.int64]:
     try:
         actions = wholes("actions", answer, (len(views),))
     except ValueError as error:
-        raise ValueError(f"policy {policy.name!r}: {error}") from None
+        raise ValueError(f"policy {quoted(policy.name)}: {error}") from None
     bad = first_illegal(views.records, np.arange(len(views)), actions)
     if bad >= 0:
         reason = explain_illegal(views.records[bad], int(actions[bad]))
-        raise IllegalActionError(f"policy {policy.name!r}: {reason}")
+        raise IllegalActionError(f"policy {quoted(policy.name)}: {reason}")
     return actions

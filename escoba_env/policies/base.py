@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+import inspect
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from escoba_env.batch import Views
+from escoba_env.checks import quoted
 
 
 @runtime_checkable
@@ -41,3 +43,14 @@ class Policy(Protocol):
             Legal action ids, int64 (n,).
         """
         ...
+
+
+def repr_of(policy: Policy, /, **options: Any) -> str:
+    """Writes a policy as the call that makes it; options that are as by default are left out."""
+    parameters = inspect.signature(type(policy)).parameters
+    given = [
+        f"{name}={quoted(value)}"
+        for name, value in options.items()
+        if name in parameters and value != parameters[name].default
+    ]
+    return f"{type(policy).__name__}({', '.join(given)})"

@@ -8,12 +8,16 @@ from numpy.typing import NDArray
 from escoba_env.batch import Views
 from escoba_env.engine import batch as kernels
 from escoba_env.engine.counting import counting_actions
+from escoba_env.policies.base import repr_of
 
 
 class RandomPolicy:
     """Chooses uniformly among the legal actions."""
 
     name = "random"
+
+    def __repr__(self) -> str:
+        return repr_of(self)
 
     def act(self, views: Views) -> NDArray[np.int64]:
         """Chooses an action for each view; see ``Policy.act``."""
@@ -31,6 +35,9 @@ class GreedyPolicy:
 
     name = "greedy"
 
+    def __repr__(self) -> str:
+        return repr_of(self)
+
     def act(self, views: Views) -> NDArray[np.int64]:
         """Chooses an action for each view; see ``Policy.act``."""
         actions = np.empty(len(views), np.int64)
@@ -47,6 +54,9 @@ class CountingPolicy:
     """
 
     name = "counting"
+
+    def __repr__(self) -> str:
+        return repr_of(self)
 
     def act(self, views: Views) -> NDArray[np.int64]:
         """Chooses an action for each view; see ``Policy.act``."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from escoba_env.batch import Views
 from escoba_env.cards import NUM_ACTIONS
-from escoba_env.checks import shown, whole, wholes
+from escoba_env.checks import flag, quoted, whole, wholes
 from escoba_env.encoding import Encoding
 from escoba_env.rules import make_rules
 
@@ -47,7 +47,7 @@ class FunctionPolicy:
         self.name = name or getattr(function, "__name__", None) or type(function).__name__
         if inspect.isclass(function) or not callable(function):
             raise ValueError(
-                f"policy {shown(function)} is not possible; allowed: a function "
+                f"policy {quoted(function)} is not possible; allowed: a function "
                 f"(observation, mask) -> action"
             )
         try:
@@ -59,14 +59,16 @@ class FunctionPolicy:
         except ValueError:
             # Some built-in functions tell nobody what they take.
             pass
-        if not isinstance(batched, bool):
-            raise ValueError(f"batched={shown(batched)}; allowed: True or False")
         self.function = function
-        self.batched = batched
+        self.batched = flag("batched", batched)
         self._encodings: dict[Any, Encoding] = {}
         self._encoding = (encoding, memory)
         # Says now what is wrong with the names.
         Encoding(encoding, make_rules("classic"), "round", memory)
+
+    def __repr__(self) -> str:
+        name, batched = self._encoding[0], ", batched=True" * self.batched
+        return f"<FunctionPolicy {quoted(self.name)}: encoding {name!r}{batched}>"
 
     def act(self, views: Views) -> NDArray[np.int64]:
         """Chooses an action for each view; see ``Policy.act``.

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escoba_env.batch import Records, Views
-from escoba_env.checks import shown, whole
+from escoba_env.checks import one_of, real, whole
 from escoba_env.engine import batch as game_kernels
 from escoba_env.engine import ismcts as kernels
 from escoba_env.engine.counting import MOST_MOVES
 from escoba_env.engine.record import NOBODY, STATE
 from escoba_env.engine.search import ROLLOUTS, begin_search
 from escoba_env.engine.solve import MAX_TURNS
-from escoba_env.policies.base import Policy
+from escoba_env.policies.base import Policy, repr_of
 from escoba_env.policies.search import (
     MOST_DEALS,
     MOST_TURNS,
@@ -86,10 +86,9 @@ class ISMCTSPolicy:
     ) -> None:
         self.iterations = whole("option iterations", iterations, 1, MOST_ITERATIONS)
         self.exploration = _exploration(exploration)
-        if rollout is not None and rollout not in ROLLOUTS:
-            raise ValueError(
-                f"option rollout {shown(rollout)} is not possible; allowed: {', '.join(ROLLOUTS)}"
-            )
+        if rollout is not None:
+            one_of("option rollout", rollout, ROLLOUTS)
+        self._asked_rollout = rollout
         self._rollout = ROLLOUTS.index(rollout or "counting")
         self.deals = whole("option deals", deals, 0, MOST_DEALS)
         self.solver_turns = whole("option solver_turns", solver_turns, 0, MOST_TURNS)
@@ -99,6 +98,18 @@ class ISMCTSPolicy:
         if self._player is not None:
             self.deals_at_once = TREES_OF_A_UNIT
         self._expects = rollout is None and getattr(self._player, "expects_margins", False)
+
+    def __repr__(self) -> str:
+        return repr_of(
+            self,
+            iterations=self.iterations,
+            policy=getattr(self._player, "name", None),
+            exploration=self.exploration,
+            rollout=self._asked_rollout,
+            deals=self.deals,
+            solver_turns=self.solver_turns,
+            threads=self.threads,
+        )
 
     def act(self, views: Views) -> NDArray[np.int64]:
         """Chooses an action for each view; see ``Policy.act``."""
@@ -183,6 +194,4 @@ class CheatingISMCTSPolicy(ISMCTSPolicy):
 
 
 def _exploration(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1000:
-        raise ValueError(f"option exploration {shown(value)} is not possible; allowed: 0 to 1000")
-    return float(value)
+    return real("option exploration", value, 0, 1000, "0 to 1000")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from escoba_env.checks import shown
+from escoba_env.checks import quoted
 from escoba_env.policies.checkpoint import Card, CheckpointError, load_checkpoint, save_checkpoint
 from escoba_env.policies.network import PolicyNetwork
 from escoba_env.policies.scoring import CardPolicy, encoding_of
@@ -54,7 +54,7 @@ class LearnedPolicy(CardPolicy):
         """
         unknown = set(options) - {"sample"}
         if unknown:
-            raise ValueError(f"policy option {shown(min(unknown))} is unknown; allowed: sample")
+            raise ValueError(f"policy option {quoted(min(unknown))} is unknown; allowed: sample")
         card, tensors = load_checkpoint(folder)
         _check_network(card)
         # Shapes without memory: whatever the card asks for, nothing is allocated.

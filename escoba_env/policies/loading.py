@@ -20,7 +20,7 @@ from modulefinder import ModuleFinder
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from escoba_env.checks import shown, suggestion
+from escoba_env.checks import quoted, suggestion
 from escoba_env.policies.base import Policy
 from escoba_env.policies.builtin import CountingPolicy, GreedyPolicy, RandomPolicy
 from escoba_env.policies.checkpoint import CARD, WEIGHTS, find_checkpoint, shipped_checkpoints
@@ -81,11 +81,11 @@ def load_policy(policy: PolicyLike) -> Policy:
     if name in BUILTIN:
         allowed = list(inspect.signature(BUILTIN[name]).parameters)
         if options and not allowed:
-            raise ValueError(f"policy {name!r} takes no options; got {shown(sorted(options))}")
+            raise ValueError(f"policy {name!r} takes no options; got {quoted(sorted(options))}")
         unknown = set(options) - set(allowed)
         if unknown:
             raise ValueError(
-                f"policy option {shown(min(unknown))} is unknown; allowed for {name!r}: "
+                f"policy option {quoted(min(unknown))} is unknown; allowed for {name!r}: "
                 f"{', '.join(allowed)}{suggestion(min(unknown), allowed)}"
             )
         return BUILTIN[name](**options)
@@ -98,7 +98,7 @@ def load_policy(policy: PolicyLike) -> Policy:
             if error.name != "torch":
                 raise
             raise ModuleNotFoundError(
-                f"policy {name!r} is a trained network and needs torch: "
+                f"policy {quoted(name)} is a trained network and needs torch: "
                 f"pip install 'escoba-env[learned]'",
                 name="torch",
             ) from None
@@ -114,7 +114,7 @@ def load_policy(policy: PolicyLike) -> Policy:
     if _FACTORY.fullmatch(name):
         return _made(name, lambda: _factory(name, suggestion(name, known)), options)
     raise ValueError(
-        f"policy {shown(name)} is unknown; allowed: {', '.join(known)}, the folder of a "
+        f"policy {quoted(name)} is unknown; allowed: {', '.join(known)}, the folder of a "
         f"checkpoint, a file NAME{ONNX}, or package.module:factory{suggestion(name, known)}"
     )
 
@@ -140,7 +140,7 @@ def split_options(text: str) -> tuple[str, dict[str, Any]]:
         key, equals, value = part.partition("=")
         if not equals or not key or not value or key in options:
             raise ValueError(
-                f"option {shown(part)} of policy {shown(text)} is not key=value, or stands twice"
+                f"option {quoted(part)} of policy {quoted(text)} is not key=value, or stands twice"
             )
         options[key] = _value(value)
     return name, options
@@ -156,8 +156,8 @@ def registered_policies() -> dict[str, EntryPoint]:
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.value):
         if entry.name in taken or "=" in entry.name:
             warnings.warn(
-                f"policy {entry.name!r} of {entry.value!r} is left out: the name is taken or has "
-                f"an '='",
+                f"policy {quoted(entry.name)} of {quoted(entry.value)} is left out: the name is "
+                f"taken or has an '='",
                 stacklevel=2,
             )
             continue
@@ -228,7 +228,7 @@ def _policy_of(value: Any) -> Policy:
         if callable(value):
             return FunctionPolicy(value)
     raise ValueError(
-        f"policy {shown(value)} is not possible; allowed: a name ({', '.join(BUILTIN)}, ...), a "
+        f"policy {quoted(value)} is not possible; allowed: a name ({', '.join(BUILTIN)}, ...), a "
         f"path, an object with a name and act(views), a model of Stable-Baselines3, or a function "
         f"(observation, mask) -> action"
     )
@@ -240,17 +240,18 @@ def _made(name: str, find: Callable[[], Any], options: dict[str, Any]) -> Policy
         factory = find()
     except (Exception, SystemExit) as error:
         raise ValueError(
-            f"policy {shown(name)} cannot be imported: {type(error).__name__}: {error}"
+            f"policy {quoted(name)} cannot be imported: {type(error).__name__}: {error}"
         ) from error
     if not callable(factory):
         raise ValueError(
-            f"policy {shown(name)} is {shown(factory)}; allowed: a factory, called with the options"
+            f"policy {quoted(name)} is {quoted(factory)}; allowed: a factory, called with the "
+            f"options"
         )
     try:
         inspect.signature(factory).bind(**options)
     except TypeError as error:
         raise ValueError(
-            f"policy {shown(name)}: options {shown(options)} do not fit: {error}"
+            f"policy {quoted(name)}: options {quoted(options)} do not fit: {error}"
         ) from None
     except ValueError:
         # Some built-in callables tell nobody what they take.
@@ -259,17 +260,19 @@ def _made(name: str, find: Callable[[], Any], options: dict[str, Any]) -> Policy
         made = factory(**options)
     except (Exception, SystemExit) as error:
         raise ValueError(
-            f"policy {shown(name)}: its factory raised {type(error).__name__}: {error}"
+            f"policy {quoted(name)}: its factory raised {type(error).__name__}: {error}"
         ) from error
     if isinstance(made, str | Path):
         raise ValueError(
-            f"policy {shown(name)}: its factory returned {shown(made)}; allowed: a policy, not a "
+            f"policy {quoted(name)}: its factory returned {quoted(made)}; allowed: a policy, not a "
             f"name of one"
         )
     try:
         return _policy_of(made)
     except ValueError as error:
-        raise ValueError(f"policy {shown(name)}: its factory returned no policy: {error}") from None
+        raise ValueError(
+            f"policy {quoted(name)}: its factory returned no policy: {error}"
+        ) from None
 
 
 def _factory(name: str, hint: str) -> Any:
@@ -277,11 +280,11 @@ def _factory(name: str, hint: str) -> Any:
     module_name, _, attribute = name.partition(":")
     if _spec(module_name) is None:
         raise ModuleNotFoundError(
-            f"there is no module {shown(module_name)}{hint}", name=module_name
+            f"there is no module {quoted(module_name)}{hint}", name=module_name
         )
     module = importlib.import_module(module_name)
     if not hasattr(module, attribute):
-        raise AttributeError(f"module {shown(module_name)} has no {shown(attribute)}")
+        raise AttributeError(f"module {quoted(module_name)} has no {quoted(attribute)}")
     return getattr(module, attribute)
 
 

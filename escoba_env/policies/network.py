@@ -15,6 +15,9 @@ from escoba_env.cards import NUM_ACTIONS
 from escoba_env.engine.outlook import NUM_FACTS
 from escoba_env.policies.checkpoint import NetworkCard
 
+FLOAT = torch.float32
+"""Of weights, whatever torch's default is: observations and checkpoints are float32."""
+
 ILLEGAL_LOGIT = -1e8
 """Logit of an illegal action: finite, so that nothing becomes NaN, and of probability 0."""
 
@@ -74,20 +77,20 @@ class PolicyNetwork(nn.Module):
         layers: list[nn.Module] = []
         width = state_size
         for size in hidden:
-            layers += [nn.Linear(width, size), nn.ReLU()]
+            layers += [nn.Linear(width, size, dtype=FLOAT), nn.ReLU()]
             width = size
         self.trunk = nn.Sequential(*layers)
-        self.value_head = nn.Linear(width, 1)
-        self.state_to_action = nn.Linear(width, action_hidden)
-        self.facts_to_action = nn.Linear(NUM_FACTS, action_hidden, bias=False)
-        self.action_embedding = nn.Embedding(NUM_ACTIONS, action_hidden)
+        self.value_head = nn.Linear(width, 1, dtype=FLOAT)
+        self.state_to_action = nn.Linear(width, action_hidden, dtype=FLOAT)
+        self.facts_to_action = nn.Linear(NUM_FACTS, action_hidden, bias=False, dtype=FLOAT)
+        self.action_embedding = nn.Embedding(NUM_ACTIONS, action_hidden, dtype=FLOAT)
         self.state_to_head = (
-            nn.Linear(state_size, action_hidden, bias=False) if state_to_head else None
+            nn.Linear(state_size, action_hidden, bias=False, dtype=FLOAT) if state_to_head else None
         )
         self.action_layers = nn.ModuleList(
-            nn.Linear(action_hidden, action_hidden) for _ in range(action_layers)
+            nn.Linear(action_hidden, action_hidden, dtype=FLOAT) for _ in range(action_layers)
         )
-        self.action_head = nn.Linear(action_hidden, 1)
+        self.action_head = nn.Linear(action_hidden, 1, dtype=FLOAT)
         self._initialise()
 
     @classmethod

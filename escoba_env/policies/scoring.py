@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from escoba_env.batch import Views
 from escoba_env.cards import NUM_ACTIONS
-from escoba_env.checks import shown
+from escoba_env.checks import flag, quoted
 from escoba_env.encoding import VERSIONS, Encoding
 from escoba_env.engine.batch import sample_actions
 from escoba_env.policies.checkpoint import CheckpointError, PolicyCard
@@ -37,13 +37,15 @@ class ScoringPolicy(ABC):
     """
 
     def __init__(self, name: str, encoding: Encoding, *, sample: bool = False) -> None:
-        if not isinstance(sample, bool):
-            raise ValueError(f"option sample={shown(sample)}; allowed: true or false")
         self.name = name
-        self.sample = sample
+        self.sample = flag("option sample", sample)
         self.encoding = encoding
         self.made_for = encoding
         self._table = (encoding.rules, encoding.episode)
+
+    def __repr__(self) -> str:
+        kind, sample = type(self).__name__, ", sample=True" * self.sample
+        return f"<{kind} {quoted(self.name)}: encoding {self.made_for.name!r}{sample}>"
 
     @abstractmethod
     def score(
@@ -101,7 +103,8 @@ class ScoringPolicy(ABC):
         logits, _ = self.score(observations, masks)
         if not np.isfinite(logits[masks]).all():
             raise ValueError(
-                f"policy {self.name!r} scores a legal action with something that is not finite"
+                f"policy {quoted(self.name)} scores a legal action with something that is not "
+                "finite"
             )
         # Whatever it says of a legal action, an illegal one is never better.
         result: NDArray[np.float32] = np.where(masks, logits, -np.inf).astype(np.float32)
@@ -120,7 +123,7 @@ class ScoringPolicy(ABC):
             if _columns(encoding) == _columns(made_for):
                 return encoding
         raise ValueError(
-            f"policy {self.name!r} was trained for {made_for.rules!r}; the observations "
+            f"policy {quoted(self.name)} was trained for {made_for.rules!r}; the observations "
             f"of {views.rules!r} have another layout"
         )
 
@@ -160,9 +163,11 @@ class CardPolicy(ScoringPolicy):
         """
         values = self.values(*self.observe(views)) if self.expects_margins else None
         if values is None:
-            raise ValueError(f"policy {self.name!r} was not trained for the margin of a round")
+            raise ValueError(
+                f"policy {quoted(self.name)} was not trained for the margin of a round"
+            )
         if not np.isfinite(values).all():
-            raise ValueError(f"policy {self.name!r} expects a margin that is not finite")
+            raise ValueError(f"policy {quoted(self.name)} expects a margin that is not finite")
         scale: Any = self.card.training["config"]["reward_scale"]
         result: NDArray[np.float32] = values / scale
         return result
@@ -182,14 +187,14 @@ def encoding_of(card: PolicyCard) -> Encoding:
     """
     if card.encoding not in VERSIONS or VERSIONS[card.encoding] != card.encoding_version:
         raise CheckpointError(
-            f"checkpoint {card.name!r} reads encoding {card.encoding!r} version "
+            f"checkpoint {quoted(card.name)} reads encoding {quoted(card.encoding)} version "
             f"{card.encoding_version}; this version writes {VERSIONS}: retrain it, or install the "
             f"version that made it"
         )
     try:
         return Encoding(card.encoding, make_rules(card.rules), card.episode, card.memory)
     except RulesError as error:
-        raise CheckpointError(f"checkpoint {card.name!r}: {error}") from None
+        raise CheckpointError(f"checkpoint {quoted(card.name)}: {error}") from None
 
 
 def _is_scale(value: Any) -> bool:

@@ -13,15 +13,18 @@ from numpy.typing import NDArray
 
 from escoba_env.batch import Records, Views
 from escoba_env.cards import NUM_ACTIONS
-from escoba_env.checks import one_of, shown, whole
+from escoba_env.checks import flag, one_of, quoted, real, whole
 from escoba_env.engine import batch as game_kernels
 from escoba_env.engine import search as kernels
 from escoba_env.engine.counting import MOST_MOVES
 from escoba_env.engine.record import NOBODY, STATE
 from escoba_env.policies.asking import ask
-from escoba_env.policies.base import Policy
+from escoba_env.policies.base import Policy, repr_of
 from escoba_env.policies.match_odds import bend, bends_at, bends_of
 from escoba_env.threads import MAX_THREADS, spread
+
+WORLDS = 64
+"""Deals of a decision unless another number is asked for."""
 
 PRIOR = 24
 """As many worlds the value that ``counting`` gives a move counts for."""
@@ -68,7 +71,7 @@ def check_knowledge(views: Views, name: str, cheats: bool) -> None:
             if cheats
             else "views of the seat to move"
         )
-        raise ValueError(f"policy {name!r} cannot play by {given}; allowed: {allowed}")
+        raise ValueError(f"policy {quoted(name)} cannot play by {given}; allowed: {allowed}")
 
 
 def check_threads(threads: Any) -> int:
@@ -153,19 +156,15 @@ class SearchPolicy:
     ) -> None:
         one_of("option utility", utility, UTILITIES)
         self.utility = utility
-        if not isinstance(belief, bool):
-            raise ValueError(
-                f"option belief={shown(belief)} is not possible; allowed: true or false"
-            )
-        self.belief = belief
+        self.belief = flag("option belief", belief)
         if prior is not None:
             self._prior = whole("option prior", prior, 0, MOST_WORLDS)
         self._guide = check_likely(policy)
         if worlds is not None and time is not None:
             raise ValueError(
-                f"options worlds={shown(worlds)} and time={shown(time)}; allowed: one of them"
+                f"options worlds={quoted(worlds)} and time={quoted(time)}; allowed: one of them"
             )
-        self.worlds = whole("option worlds", 64 if worlds is None else worlds, 1, MOST_WORLDS)
+        self.worlds = whole("option worlds", WORLDS if worlds is None else worlds, 1, MOST_WORLDS)
         self.deals = whole("option deals", deals, 0, MOST_DEALS)
         self.solver_turns = whole("option solver_turns", solver_turns, 0, MOST_TURNS)
         self.threads = check_threads(threads)
@@ -175,6 +174,21 @@ class SearchPolicy:
         worlds_of_a_unit = WORLDS_OF_A_UNIT if self._player is None else WORLDS_OF_A_UNIT // 8
         each = self.worlds if self.time is None else WORLDS_OF_A_UNIT
         self.deals_at_once = max(1, worlds_of_a_unit // each) * self.threads
+
+    def __repr__(self) -> str:
+        return repr_of(
+            self,
+            worlds=None if self.time is not None or self.worlds == WORLDS else self.worlds,
+            rollout=self.rollout,
+            deals=self.deals,
+            solver_turns=self.solver_turns,
+            time=self.time,
+            threads=self.threads,
+            belief=self.belief,
+            prior=None if self._prior == PRIOR else self._prior,
+            policy=getattr(self._guide, "name", None),
+            utility=self.utility,
+        )
 
     def act(self, views: Views) -> NDArray[np.int64]:
         """Chooses an action for each view; see ``Policy.act``."""
@@ -434,9 +448,8 @@ class CheatingSearchPolicy(SearchPolicy):
 
 
 def _seconds(time: Any) -> float:
-    if isinstance(time, bool) or not isinstance(time, int | float) or not 0 < time <= 3600:
-        raise ValueError(f"option time {shown(time)} is not possible; allowed: seconds, up to 3600")
-    return float(time)
+    # The least is a number above 0.
+    return real("option time", time, 1e-300, 3600, "seconds, up to 3600")
 
 
 def _check_scores(views: Views, scores: NDArray[np.int64]) -> None:
@@ -469,7 +482,7 @@ def check_likely(policy: Any) -> Likely | None:
     player = check_player("policy", policy, allowed)
     if not isinstance(player, Likely):
         raise ValueError(
-            f"option policy {shown(policy)} gives no probabilities; allowed: {allowed}"
+            f"option policy {quoted(policy)} gives no probabilities; allowed: {allowed}"
         )
     return player
 
@@ -495,9 +508,9 @@ def check_player(option: str, policy: Any, allowed: str) -> Policy:
         player = load_policy(policy)
     except ValueError as error:
         raise ValueError(
-            f"option {option} {shown(policy)} is not possible ({error}); allowed: {allowed}"
+            f"option {option} {quoted(policy)} is not possible ({error}); allowed: {allowed}"
         ) from None
     # Searches alone say whether they cheat.
     if hasattr(player, "cheats"):
-        raise ValueError(f"option {option} {shown(policy)} is a search itself; allowed: {allowed}")
+        raise ValueError(f"option {option} {quoted(policy)} is a search itself; allowed: {allowed}")
     return player

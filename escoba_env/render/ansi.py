@@ -64,6 +64,30 @@ def draw(rules: Rules, episode: str, record: Any, *, faces: str = "spanish", not
     return "\n".join(lines)
 
 
+def summary(rules: Rules, episode: str, record: Any) -> str:
+    """Writes a game or a view on one line, for its ``repr``.
+
+    It tells the rules, the score of a match, whose turn it is, one hand and the table: the hand of
+    the seat whose view it is, and of a whole game that of the seat to move.
+    """
+    viewer = int(record["viewer"])
+    seat = int(record["turn"]) if viewer == NOBODY else viewer
+    parts = []
+    if int(record["phase"]) == GAME_OVER:
+        parts.append(f"over, {score_text(rules, episode, record)}")
+    else:
+        if episode == "match":
+            parts.append(f"round {int(record['round_index']) + 1}")
+            parts.append(f"score {score_text(rules, episode, record)}")
+        chosen = turn_text(record, "spanish")
+        parts.append(chosen if "," in chosen else f"{chosen} to move")
+        of_seat = "" if viewer == NOBODY else f" of player_{seat}"
+        parts.append(f"hand{of_seat} {hand_text(record, seat, 'spanish')}")
+        parts.append(f"table {table_text(record, separator=' ')}")
+        parts.append(f"{stock_count(record)} in the stock")
+    return f"{rules.title}, {episode}: {', '.join(parts)}"
+
+
 def headline(rules: Rules, episode: str, record: Any) -> str:
     """Says what is being played."""
     if episode == "match":

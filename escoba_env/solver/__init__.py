@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from escoba_env.batch import Records, Views
 from escoba_env.cards import NUM_ACTIONS, cards_in
-from escoba_env.checks import whole
+from escoba_env.checks import flag, quoted, room_for, whole
 from escoba_env.engine import solve as kernels
 from escoba_env.engine.record import GAME_OVER, STATE
 from escoba_env.game import Game
@@ -61,17 +61,11 @@ def make_memory(rows: int = 2**20) -> Memory:
     Raises:
         ValueError: If the number of rows is not possible, or there is no room for them.
     """
-    whole("rows", rows, 2, 2**32)
+    rows = whole("rows", rows, 2, 2**32)
     if rows & (rows - 1):
         raise ValueError(f"rows {rows} is not possible; allowed: a power of two")
-    try:
+    with room_for("rows", rows, rows * kernels.SLOT.itemsize):
         slots = np.empty(rows, kernels.SLOT)
-    except MemoryError:
-        size = rows * kernels.SLOT.itemsize / 2**30
-        raise ValueError(
-            f"rows {rows} is not possible: they take {size:,.1f} GiB, for which there is no room; "
-            f"allowed: fewer"
-        ) from None
     return Memory(
         np.empty(1, kernels.PLAN),
         np.empty(kernels.MAX_TURNS + 1, kernels.NODE),
@@ -98,7 +92,7 @@ def _check_memory(memory: Any) -> Memory:
         *lengths, rows = map(len, parts)
         if lengths == [1, kernels.MAX_TURNS + 1, 1] and rows > 1 and not rows & (rows - 1):
             return Memory(*parts)
-    raise ValueError(f"memory {memory!r:.80} is not possible; allowed: that of make_memory")
+    raise ValueError(f"memory {quoted(memory)} is not possible; allowed: that of make_memory")
 
 
 @dataclass(frozen=True)
@@ -180,7 +174,7 @@ def solve(
     given: object = game
     if not isinstance(given, Game):
         raise ValueError(
-            f"game {given!r:.80} is not possible; allowed: a Game (a view: solve_view)"
+            f"game {quoted(given)} is not possible; allowed: a Game (a view: solve_view)"
         )
     _check(game.rules, game.states)
     return _solution(game.spec, game.states, table, bounds, max_nodes, memory)
@@ -270,10 +264,11 @@ def _solution(
     max_nodes: int | None,
     memory: Memory | None,
 ) -> Solution:
+    table, bounds = flag("table", table), flag("bounds", bounds)
     limit, memory = _limit(max_nodes), _check_memory(memory)
     values = np.empty((1, NUM_ACTIONS), np.int64)
     status, nodes, count, rows = kernels.solve_game(
-        spec, records, *memory, bool(table), bool(bounds), limit, values
+        spec, records, *memory, table, bounds, limit, values
     )
     if status != kernels.SOLVED:
         raise SolverLimitError(f"the position takes more than max_nodes={limit} positions")
@@ -314,7 +309,7 @@ def _check(rules: Rules, records: Records) -> None:
 def _check_views(views: Views) -> None:
     given: object = views
     if not isinstance(given, Views):
-        raise ValueError(f"views {given!r:.80} are not possible; allowed: Views (a game: solve)")
+        raise ValueError(f"views {quoted(given)} are not possible; allowed: Views (a game: solve)")
     _check(views.rules, views.records)
 
 

@@ -22,6 +22,7 @@ from gymnasium import spaces
 from escoba_env import IllegalActionError
 from escoba_env.cards import NUM_ACTIONS
 from tests.adapters.scripted import TABLES, script
+from tests.entry_points import HUGE, LONG, NO_WHOLES, NOTHING, Entry, accept, refuse
 
 ROOT = Path(__file__).parents[2]
 IDS = [f"{t['rules']}-{t['players']}{'p' * t.get('partnership', False)}" for t in TABLES]
@@ -190,7 +191,7 @@ def test_a_seed_gives_the_same_games_and_no_seed_the_next_ones(env_class: Any) -
     ("arguments", "said"),
     [
         ({"num_games": 0}, "num_games"),
-        ({"illegal": "skip"}, "illegal='skip'"),
+        ({"illegal": "skip"}, "illegal 'skip'"),
         ({"encoding": "no"}, "'no'"),
         ({"playrs": 2}, "playrs"),
     ],
@@ -221,3 +222,21 @@ def test_pufferlibs_own_vectorisation_plays_it(env_class: Any) -> None:
         ended += int(terminals.sum())
     assert ended > 30
     vector.close()
+
+
+def test_bad_arguments_are_named_and_change_nothing(env_class: Any) -> None:
+    def begun() -> Any:
+        env = env_class(2, illegal="raise")
+        env.reset(seed=1)
+        env.step(env.observations[:, -NUM_ACTIONS:].argmax(1))
+        return env
+
+    wrong = [LONG, [1, 2], [1.0] * 4, [True] * 4, [HUGE] * 4, None, *NOTHING]
+    seed = Entry("seed", begun, lambda e, x: e.reset(seed=x), [*NO_WHOLES, 2**63], "seed", 9)
+    refuse(seed)
+    accept(seed)
+    refuse(Entry("step", begun, lambda e, x: e.step(x), wrong, "actions"))
+    number = Entry("num_games", lambda: None, lambda _, x: env_class(x), [*NO_WHOLES, 0])
+    refuse(number)
+    for kind in (np.int8, np.uint8, np.array):
+        assert env_class(kind(100), players=3).num_agents == 300

@@ -500,3 +500,34 @@ def test_another_version_of_torchrl_is_named(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.9.2")
     with pytest.raises(ImportError, match=r"torchrl 0\.9\.2 is installed; allowed: 0\.14"):
         import_anew(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "device"), [(torch.float64, "cpu"), (torch.float16, "cpu"), (torch.float32, "meta")]
+)
+@each_env
+def test_specs_and_data_do_not_depend_on_torch_s_defaults(env_class, dtype, device):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    torch.set_default_device(device)
+    try:
+        env = env_class(2)
+        env.set_seed(1)
+        rollout = env.rollout(60, break_when_any_done=False)
+        check_env_specs(env)
+        assert env.reward_spec.dtype == rollout["next", "reward"].dtype == torch.float32
+        assert env.action_spec.dtype == rollout["action"].dtype == torch.int64
+        for spec in (env.reward_spec, env.action_spec, env.observation_spec["observation"]):
+            assert spec.device == torch.device("cpu")
+        if env_class is EscobaSelfPlayEnv:
+            assert own_decisions(rollout)["next", "reward"].dtype == torch.float32
+    finally:
+        torch.set_default_dtype(before)
+        torch.set_default_device(None)
+
+
+@each_env
+def test_the_repr_is_one_line(env_class):
+    text = repr(env_class(3))
+    assert "\n" not in text
+    assert "classic, 2 players, round" in text

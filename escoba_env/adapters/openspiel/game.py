@@ -19,7 +19,7 @@ from escoba_env.adapters.openspiel.rounds import (
 )
 from escoba_env.batch import IllegalActionError, Views
 from escoba_env.cards import NUM_ACTIONS, NUM_IDS, card_name, cards_in
-from escoba_env.checks import whole
+from escoba_env.checks import quoted, whole
 from escoba_env.engine.record import FROM_START, NOBODY
 from escoba_env.rules import Rules
 
@@ -72,7 +72,7 @@ class EscobaGame(pyspiel.Game):
         unknown = set(given) - set(_GAME_TYPE.parameter_specification)
         if unknown:
             allowed = ", ".join(_GAME_TYPE.parameter_specification)
-            raise ValueError(f"parameter {min(unknown)!r} is unknown; allowed: {allowed}")
+            raise ValueError(f"parameter {quoted(min(unknown))} is unknown; allowed: {allowed}")
         names = ("rules", "players", "partnership", "dealer")
         self.table = shared_table(*(given[name] for name in names))
         self.rules = rules = self.table.rules
@@ -167,7 +167,7 @@ class EscobaState(pyspiel.State):
                 self.round = self.round.copy()
             self.round.draw(action)
         elif player is TERMINAL:
-            raise IllegalActionError(f"action {action!r} is not possible: the game is over")
+            raise IllegalActionError(f"action {quoted(action)} is not possible: the game is over")
         else:
             self.round.pick(action)
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from escoba_env.adapters.openspiel.rounds import Round, Table, pyspiel
 from escoba_env.cards import NUM_ACTIONS, cards_in, names_of
-from escoba_env.checks import whole
+from escoba_env.checks import quoted, whole
 from escoba_env.engine import batch as kernels
 from escoba_env.engine.outlook import WORK
 
@@ -51,7 +51,9 @@ class EscobaObserver:
 
     def __init__(self, table: Table, iig_obs_type: Any, params: dict[str, Any] | None) -> None:
         if params:
-            raise ValueError(f"observation parameters {params!r} are not possible; allowed: none")
+            raise ValueError(
+                f"observation parameters {quoted(params)} are not possible; allowed: none"
+            )
         kinds = pyspiel.PrivateInfoType
         self._table = table
         self._public = iig_obs_type.public_info

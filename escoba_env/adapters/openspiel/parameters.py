@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from escoba_env.checks import one_of
+from escoba_env.checks import one_of, quoted
 from escoba_env.rules import PRESETS, Rules, RulesError, make_rules
 
 SMALL_PACKS: dict[str, dict[str, Any]] = {
@@ -55,21 +55,26 @@ def parse_rules(text: str, players: int = 2, partnership: bool = False) -> Rules
         RulesError: If the name or a field is unknown, a part is not ``field:value``, or the result
             cannot be played.
     """
+    given: object = text
+    if not isinstance(given, str):
+        raise RulesError(f"rules {quoted(given)} are no text; allowed: that of rules_text")
     name, *parts = text.split(";")
     if name not in PRESETS and name not in SMALL_PACKS:
         allowed = ", ".join([*PRESETS, *SMALL_PACKS])
-        raise RulesError(f"rules {name!r} are unknown; allowed: {allowed}")
+        raise RulesError(f"rules {quoted(name)} are unknown; allowed: {allowed}")
     names = [part.partition(":")[0] for part in parts]
     twice = [field for field in names if names.count(field) > 1]
     if twice:
-        raise RulesError(f"field {twice[0]!r} stands twice in rules {text!r}; allowed: once")
+        raise RulesError(
+            f"field {quoted(twice[0])} stands twice in rules {quoted(text)}; allowed: once"
+        )
     fields: dict[str, Any] = dict(PRESETS.get(name, SMALL_PACKS.get(name, {})))
     for part in parts:
         field, colon, value = part.partition(":")
         if not colon or field in ("players", "partnership"):
             raise RulesError(
-                f"part {part!r} of rules {text!r} is not possible; allowed: field:value; players "
-                f"and partnership are parameters of their own"
+                f"part {quoted(part)} of rules {quoted(text)} is not possible; allowed: "
+                f"field:value; players and partnership are parameters of their own"
             )
         fields[field] = tuple(map(_value, value.split())) if field in _LISTS else _value(value)
     return make_rules(fields, players=players, partnership=partnership)

@@ -13,7 +13,7 @@ from open_spiel.python import policy as spiel_policies
 from escoba_env.adapters.openspiel.game import EscobaGame, EscobaState, rebuilt
 from escoba_env.batch import IllegalActionError, Views
 from escoba_env.cards import LAY, cards_in
-from escoba_env.checks import whole
+from escoba_env.checks import quoted, whole
 from escoba_env.engine.record import NOBODY
 from escoba_env.policies import Policy, RandomPolicy, load_policy
 from escoba_env.position import logged_move
@@ -43,10 +43,13 @@ class EscobaPolicy(spiel_policies.Policy):
         self.policy = load_policy(policy)
         if getattr(self.policy, "cheats", False):
             raise ValueError(
-                f"policy {self.policy.name!r} sees hidden cards, which no information state has; "
-                f"allowed: policies that are given views"
+                f"policy {quoted(self.policy.name)} sees hidden cards, which no information state "
+                f"has; allowed: policies that are given views"
             )
         self._known: dict[str, dict[int, float]] = {}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.policy!r}>"
 
     def action_probabilities(
         self, state: EscobaState, player_id: int | None = None
@@ -59,7 +62,9 @@ class EscobaPolicy(spiel_policies.Policy):
         """
         player = state.current_player()
         if player_id not in (None, player):
-            raise ValueError(f"player_id {player_id!r} is not to move; allowed: {player!r}")
+            raise ValueError(
+                f"player_id {quoted(player_id)} is not to move; allowed: {quoted(player)}"
+            )
         text = state.information_state_string(player)
         if text not in self._known:
             self._known[text] = self._ask(state, player, text)
@@ -79,7 +84,7 @@ class EscobaPolicy(spiel_policies.Policy):
         chosen = int(self.policy.act(view)[0])
         if chosen not in legal:
             raise IllegalActionError(
-                f"policy {self.policy.name!r} chose {chosen}; legal actions: {legal}"
+                f"policy {quoted(self.policy.name)} chose {chosen}; legal actions: {legal}"
             )
         return {action: float(action == chosen) for action in legal}
 
@@ -111,9 +116,12 @@ class OpenSpielPolicy:
         self._make_bot = player
         if self._policy is None and not callable(player):
             raise ValueError(
-                f"player {player!r} is not possible; allowed: an OpenSpiel policy, or a function "
-                f"of a player and a seed that returns a bot"
+                f"player {quoted(player)} is not possible; allowed: an OpenSpiel policy, or a "
+                f"function of a player and a seed that returns a bot"
             )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {quoted(self.name)}>"
 
     def act(self, views: Views) -> NDArray[np.int64]:
         """Chooses an action for each view; see ``Policy.act``.

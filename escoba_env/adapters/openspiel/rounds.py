@@ -13,7 +13,7 @@ from escoba_env.adapters.openspiel.chance import lowest_of, tables_kept
 from escoba_env.adapters.openspiel.parameters import DEALERS, parse_rules
 from escoba_env.batch import IllegalActionError, Records, Views, explain_illegal
 from escoba_env.cards import LAY, NUM_ACTIONS, NUM_IDS, cards_in, names_of
-from escoba_env.checks import one_of
+from escoba_env.checks import one_of, quoted
 from escoba_env.encoding import Encoding
 from escoba_env.engine import batch as kernels
 from escoba_env.engine.record import HIDDEN, NOBODY, NOT_YET, PLAYING, STATE, lower
@@ -219,7 +219,7 @@ class Round:
         else:
             allowed = undealt[self.lowest : last + 1]  # type: ignore[assignment]
         if action not in allowed:
-            raise ValueError(f"chance cannot draw {action!r}; allowed: {list(allowed)}")
+            raise ValueError(f"chance cannot draw {quoted(action)}; allowed: {list(allowed)}")
         if self.asks_dealer:
             self.buffer[:] = self.table.undealt[action]
             self.log = f"dealer {action}, "
