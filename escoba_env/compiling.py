@@ -10,8 +10,8 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 QUIET = "ESCOBA_QUIET"
@@ -36,6 +36,7 @@ class _Compiling:
         self._depth = 0
         self._since: float | None = None
         self._bar: Any = None
+        self._listener: Callable[[], None] | None = None
 
     @contextmanager
     def call(self) -> Iterator[None]:
@@ -47,6 +48,15 @@ class _Compiling:
             self._depth -= 1
             if self._depth == 0:
                 self._end()
+
+    @contextmanager
+    def told_to(self, listener: Callable[[], None]) -> Iterator[None]:
+        """Calls somebody for every kernel, who says of it what there is to say."""
+        before, self._listener = self._listener, listener
+        try:
+            yield
+        finally:
+            self._listener = before
 
     def begin_kernel(self) -> None:
         """Notes that a kernel has to be compiled."""
@@ -60,6 +70,9 @@ class _Compiling:
         self._look()
 
     def _look(self) -> None:
+        if self._listener is not None:
+            self._listener()
+            return
         assert self._since is not None
         if not self.announced:
             if self.seconds + time.perf_counter() - self._since < PATIENCE:
@@ -95,11 +108,9 @@ def say(line: str) -> None:
     if line in _said or not _may_speak():
         return
     _said.add(line)
-    try:
+    # Closed, or on a full disk.
+    with suppress(OSError, ValueError):
         print(line, file=sys.stderr, flush=True)  # noqa: T201
-    except (OSError, ValueError):
-        # Closed, or a full disk.
-        pass
 
 
 def _may_speak() -> bool:

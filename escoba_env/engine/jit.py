@@ -1,9 +1,9 @@
 """``kernel`` and ``entry``: how functions of the engine are compiled, and how the result is kept.
 
 Compiled code is kept beside the source or, where that cannot be written, in the user's cache
-(``folders_of``). Kernels call kernels of other files, which are compiled into them: an old copy of a
-rule would live on in a caller whose own file is as it was. So all kernels carry one stamp, made of
-the text of all files that they are made of.
+(``folders_of``). Kernels call kernels of other files, which are compiled into them: an old copy of
+a rule would live on in a caller whose own file is as it was. So all kernels carry one stamp, made
+of the text of all files that they are made of.
 
 What is kept is a convenience. Whatever is wrong with it, the kernel is compiled again and the game
 goes on. Numba's own cache does not do that: a file cut short ends every start in an error, or in
@@ -224,6 +224,14 @@ def folders_of(source: Path) -> tuple[Path, ...]:
     user = Path(AppDirs(appname="numba", appauthor=False).user_cache_dir)
     # Where nobody knows a home, it would be a folder called ~.
     return (*folders, source / "__pycache__", *([user / name] if user.is_absolute() else []))
+
+
+def kept_in() -> Path | None:
+    """Returns the first folder that holds kernels of the engine as it is now."""
+    for folder in folders_of(_ENGINE):
+        if any(folder.glob(f"*-{_STAMP[:16]}-*.{_PYTHON}.nbi")):
+            return folder
+    return None
 
 
 def _key_of(sig: Any, codegen: Any) -> str:
