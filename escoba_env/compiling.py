@@ -49,6 +49,11 @@ class _Compiling:
             if self._depth == 0:
                 self._end()
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody else says what there is to say."""
+        return self._listener is not None
+
     @contextmanager
     def told_to(self, listener: Callable[[], None]) -> Iterator[None]:
         """Calls somebody for every kernel, who says of it what there is to say."""

@@ -42,13 +42,15 @@ class WarmUp:
     Attributes:
         compiled: Number of kernels that have been compiled; 0: they all were there.
         seconds: How long it took.
-        folder: Where they are kept; none: they could not be, or nothing is compiled because of
+        folder: Where they are kept; none: nowhere, or nothing is compiled because of
             ``NUMBA_DISABLE_JIT=1``.
+        fault: Why some cannot be kept, in words; none: all are.
     """
 
     compiled: int
     seconds: float
     folder: Path | None
+    fault: str | None
 
 
 def warmup(
@@ -68,6 +70,7 @@ def warmup(
     if isinstance(given, str):
         raise ValueError(f"parts {given!r} are not possible; allowed: a list of names")
     names = [one_of("part", name, PARTS) for name in (PARTS if parts is None else parts)]
+    names = list(dict.fromkeys(names))
     before, start = progress.compiled, time.perf_counter()
     for done, name in enumerate(names):
         if show is None:
@@ -85,7 +88,8 @@ def warmup(
     return WarmUp(
         compiled=progress.compiled - before,
         seconds=time.perf_counter() - start,
-        folder=jit.kept_in(),
+        folder=jit.kept_in() if jit.ENTRIES else None,
+        fault=jit.not_kept(),
     )
 
 

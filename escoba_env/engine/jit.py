@@ -177,10 +177,11 @@ class _KernelCache(_Cache):  # type: ignore[misc]
             if self._faults:
                 _complain(f"could not be used and were compiled again: {self._faults[0]}")
             return
-        _complain(
+        _NOT_KEPT.append(
             f"cannot be kept, so every start compiles them again: {'; '.join(faults)}; "
             f"NUMBA_CACHE_DIR chooses another folder"
         )
+        _complain(_NOT_KEPT[0])
 
     def enable(self) -> None:
         """Does nothing: it is always on."""
@@ -266,11 +267,22 @@ def _reason_of(error: Exception) -> str:
     return f"{error}" if isinstance(error, ValueError | _DamagedError) else repr(error)[:200]
 
 
+_NOT_KEPT: list[str] = []
+"""Why kernels of this process are not kept."""
+
 _complaints: list[str] = []
+
+
+def not_kept() -> str | None:
+    """Says why some kernels that this process has compiled are not kept; none: all are."""
+    return _NOT_KEPT[0] if _NOT_KEPT else None
 
 
 def _complain(what: str) -> None:
     """Says what is wrong, the first thing only: the others follow from it."""
     if not _complaints:
         _complaints.append(what)
+        if progress.is_watched:
+            # Who watches is told by ``not_kept``.
+            return
         say(f"Compiled kernels {what}.")
