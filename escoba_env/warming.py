@@ -179,7 +179,7 @@ def _search() -> None:
     SearchPolicy(**few).action_values(views)
     SearchPolicy(**few, utility="win").action_values_at(views, np.ones((4, 1, 2), np.int64))
     SearchPolicy(**few, policy=_Even(), rollout=_Even()).act(views)
-    CheatingSearchPolicy(worlds=1).act(games)
+    CheatingSearchPolicy().act(games)
 
 
 def _tree_search() -> None:

@@ -157,7 +157,7 @@ def score_text(rules: Rules, episode: str, record: Any) -> str:
 
 
 def _points(rules: Rules, twelfths: Any) -> str:
-    parts = []
-    for side in range(rules.num_sides):
-        parts.append(f"{side_name(rules, side)} {int(twelfths[side]) / TWELFTHS:g}")
-    return ", ".join(parts)
+    return ", ".join(
+        f"{side_name(rules, side)} {int(twelfths[side]) / TWELFTHS:g}"
+        for side in range(rules.num_sides)
+    )
