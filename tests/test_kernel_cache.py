@@ -293,7 +293,8 @@ def test_two_that_write_at_once_leave_files_that_both_can_read(source: Source) -
 
     def start(_: int) -> str:
         done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
-        return done.stderr
+        # Compiling takes as long as the machine has other work.
+        return "".join(line for line in done.stderr.splitlines() if "Compiling" not in line)
 
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(start, range(3))) == ["", "", ""]

@@ -126,7 +126,7 @@ class _DamagedError(Exception):
 
 
 class _KernelCache(_Cache):  # type: ignore[misc]
-    """The files of one kernel, ``module.function-STAMP-TYPES.pyXY.nbi``, each whole in itself.
+    """The files of one kernel, ``file.function-STAMP-TYPES.pyXY.nbi``, each whole in itself.
 
     It does not matter who writes what at the same time. A file is read only if its digest is that
     of its content: a pickle that was cut short, or machine code with a byte changed, could do
@@ -134,8 +134,9 @@ class _KernelCache(_Cache):  # type: ignore[misc]
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self._name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
-        self._source = Path(function.__code__.co_filename).parent
+        file = Path(function.__code__.co_filename)
+        self._name = f"{file.stem}.{function.__qualname__}"
+        self._source = file.parent
         self._faults: list[str] = []
 
     @property
@@ -147,7 +148,7 @@ class _KernelCache(_Cache):  # type: ignore[misc]
         """Returns the kernel for some types as it was kept, or none: it has to be compiled."""
         # Numba makes its context ready when it is first used.
         target_context.refresh()
-        key = _key_of(sig, target_context.codegen())
+        key = _key_of(self._name, sig, target_context.codegen())
         self._faults = []
         for folder in folders_of(self._source):
             path = folder / self._file(key)
@@ -164,7 +165,7 @@ class _KernelCache(_Cache):  # type: ignore[misc]
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keeps a kernel that has been compiled, and says in a line if something is wrong."""
         progress.end_kernel()
-        key = _key_of(sig, data.codegen)
+        key = _key_of(self._name, sig, data.codegen)
         faults = []
         for folder in folders_of(self._source):
             try:
@@ -235,9 +236,9 @@ def kept_in() -> Path | None:
     return None
 
 
-def _key_of(sig: Any, codegen: Any) -> str:
+def _key_of(name: str, sig: Any, codegen: Any) -> str:
     """Everything that has to be the same for a kept kernel to be the one that is wanted."""
-    return repr((_VERSIONS, sig, codegen.magic_tuple()))
+    return repr((_VERSIONS, name, sig, codegen.magic_tuple()))
 
 
 def _content_of(key: str, result: Any) -> bytes:
