@@ -251,8 +251,8 @@ class Replay:
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise ReplayError(f'it is no replay: it lacks "format": "{FORMAT}"')
         version = content.get("version")
-        # True is 1.
-        if version != VERSION or type(version) is not int:
+        # True is 1, too.
+        if type(version) is not int or version != VERSION:
             raise ReplayError(f"it is of version {_short(version)}; this version reads {VERSION}")
         try:
             file = _File.model_validate(content)

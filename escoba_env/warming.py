@@ -100,7 +100,8 @@ class _Even:
     expects_margins = True
 
     def act(self, views: Views) -> NDArray[np.int64]:
-        return self.probabilities(views).argmax(1)
+        best: NDArray[np.int64] = self.probabilities(views).argmax(1)
+        return best
 
     def probabilities(self, views: Views) -> NDArray[np.float32]:
         legal = views.records["legal"][:, None] >> np.arange(NUM_ACTIONS) & 1
@@ -121,6 +122,10 @@ def _games() -> None:
     Game.from_position(hands=["1o", "2o"])
     while not game.is_over:
         game.step(game.legal_actions()[0])
+    # Which the OpenSpiel adapter does, where chance deals.
+    states = Batch(1, seed=0).states
+    states["hands"] = states["hand_counts"] = 0
+    kernels.deal_next_hands(game.spec, states)
 
 
 def _batches() -> None:
@@ -173,12 +178,12 @@ def _policies() -> None:
 def _search() -> None:
     batch = Batch(4, seed=0, episode="match", target=5)
     views, games = batch.views(), batch.whole_games()
-    few = {"worlds": 2, "deals": 0}
-    SearchPolicy(**few, belief=True).act(views)
-    SearchPolicy(**few, utility="win").act(views)
-    SearchPolicy(**few).action_values(views)
-    SearchPolicy(**few, utility="win").action_values_at(views, np.ones((4, 1, 2), np.int64))
-    SearchPolicy(**few, policy=_Even(), rollout=_Even()).act(views)
+    SearchPolicy(worlds=2, deals=0, belief=True).act(views)
+    SearchPolicy(worlds=2, deals=0).action_values(views)
+    by_odds = SearchPolicy(worlds=2, deals=0, utility="win")
+    by_odds.act(views)
+    by_odds.action_values_at(views, np.ones((4, 1, 2), np.int64))
+    SearchPolicy(worlds=2, deals=0, policy=_Even(), rollout=_Even()).act(views)
     CheatingSearchPolicy().act(games)
 
 
