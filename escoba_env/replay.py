@@ -10,6 +10,7 @@ was loaded is a game by the rules.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,12 @@ FORMAT = "escoba-replay"
 VERSION = 1
 MAX_BYTES = 1 << 24
 """A file larger than this is refused before it is read."""
+MAX_TEXT = 1000
+"""Characters of a deck, a move or a message: several times what the longest takes."""
+MAX_MOVES = 64
+"""Moves of a round, which plays no card twice."""
+MAX_FAULTS = 8
+"""Faults of a file that are named."""
 
 
 class ReplayError(ValueError):
@@ -43,9 +50,12 @@ class ReplayError(ValueError):
 class _Round(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    dealer: int
-    deck: str
-    moves: list[str]
+    dealer: Annotated[int, Field(ge=0, le=3)]
+    deck: Annotated[str, Field(max_length=MAX_TEXT)]
+    moves: Annotated[list[Annotated[str, Field(max_length=MAX_TEXT)]], Field(max_length=MAX_MOVES)]
+
+
+_Score = Annotated[int | float, Field(ge=0, le=MAX_COUNT)]
 
 
 class _File(BaseModel):
@@ -58,9 +68,9 @@ class _File(BaseModel):
     policies: list[str] | None
     seed: Annotated[int, Field(ge=0, le=MAX_SEED)]
     game: Annotated[int, Field(ge=0, le=MAX_SEED)]
-    scores: list[int | float]
+    scores: list[_Score]
     rounds: Annotated[list[_Round], Field(min_length=1)]
-    points: list[int | float] | None
+    points: list[_Score] | None
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,27 @@ class ReplayRound:
     dealer: int
     deck: tuple[int, ...]
     moves: tuple[Move, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayedTurn:
+    """A turn of a replay.
+
+    Attributes:
+        number: Number of turns played before it, in all rounds together.
+        round_index: Rounds before its own.
+        seat: Who moved.
+        move: The move.
+        escobas: Number of escobas that it made.
+        before: The game before it.
+    """
+
+    number: int
+    round_index: int
+    seat: int
+    move: Move
+    escobas: int
+    before: Game
 
 
 @dataclass(frozen=True)
@@ -134,6 +165,32 @@ class Replay:
             except ValueError as error:
                 raise ReplayError(f"{where}: {error}") from None
         yield game
+
+    def played(self) -> Iterator[PlayedTurn]:
+        """Gives every turn that was played.
+
+        Raises:
+            ReplayError: As for :meth:`games`.
+        """
+        turns = [(index, move) for index, one in enumerate(self.rounds) for move in one.moves]
+        # The last game has nothing played after it.
+        for number, (game, (index, move)) in enumerate(zip(self.games(), turns, strict=False)):
+            seat, after = game.turn, copy_records(game.states)
+            try:
+                # One that ends a round is followed by the next deal: only its own record counts.
+                for pick in game.picks_of(move):
+                    kernels.apply_pick(game.spec, after, pick)
+            except ValueError as error:
+                where = f"round {index + 1}, turn {number + 1}"
+                raise ReplayError(f"{where}: {error}") from None
+            yield PlayedTurn(
+                number=number,
+                round_index=index,
+                seat=seat,
+                move=move,
+                escobas=int(after["escobas"][0, seat]) - int(game.record["escobas"][seat]),
+                before=game.clone(),
+            )
 
     def _deal(self, game: Game, number: int) -> None:
         one = self.rounds[number]
@@ -196,28 +253,32 @@ class Replay:
         Raises:
             ReplayError: If it is no replay of this version, or not a game by its rules.
         """
-        version = content.get("version") if isinstance(content, dict) else None
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise ReplayError(f'it is no replay: it lacks "format": "{FORMAT}"')
-        if version != VERSION:
+        version = content.get("version")
+        # True is 1, too.
+        if type(version) is not int or version != VERSION:
             raise ReplayError(f"it is of version {quoted(version)}; this version reads {VERSION}")
         try:
             file = _File.model_validate(content)
         except ValidationError as error:
-            faults = "; ".join(
-                f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()
-            )
-            raise ReplayError(f"it is no replay: {faults}") from None
+            faults = [
+                f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+                for fault in error.errors(include_url=False, include_input=False)
+            ]
+            raise ReplayError(_cut(f"it is no replay: {_listed(faults)}")) from None
         try:
             replay = cls._from_file(file)
             game = replay.game()
-        except ReplayError:
-            raise
         except ValueError as error:
-            raise ReplayError(str(error)) from None
+            raise ReplayError(_cut(str(error))) from None
+        except RecursionError:
+            raise ReplayError(
+                "rules: a value is nested too deeply; allowed: numbers, words and lists of them"
+            ) from None
         points = game.scores if game.is_over else None
         if points != file.points:
-            raise ReplayError(f"points: {file.points}; by its moves they are {points}")
+            raise ReplayError(f"points: {quoted(file.points)}; by its moves they are {points}")
         return replay
 
     @classmethod
@@ -287,20 +348,23 @@ class Recording:
         policies: Who sits in each seat, if that is known.
 
     Raises:
-        ValueError: If the round has begun, or the names are not one for each seat, each a line of
-            text.
+        ValueError: If the game is none or has begun, or the names are not a list of one for each
+            seat, each a line of text.
     """
 
     def __init__(self, game: Game, policies: Sequence[str] | None = None) -> None:
+        given: object = game
+        if not isinstance(given, Game):
+            raise ValueError(f"game {quoted(given)} is not possible; allowed: a Game")
         record = game.record
         if record["turn_index"] or record["played"] != NOBODY or record["round_index"]:
             raise ValueError("the game has begun; allowed: a recording from its first card on")
-        given: object = policies
-        if given is not None and not isinstance(given, list | tuple):
-            raise ValueError(f"policies {quoted(given)} are not possible; allowed: a list of names")
-        if policies is not None and len(policies) != game.rules.players:
-            raise ValueError(f"{len(policies)} policies; allowed: one a seat, {game.rules.players}")
         if policies is not None:
+            _check_seats(policies)
+            if len(policies) != game.rules.players:
+                raise ValueError(
+                    f"{len(policies)} policies; allowed: one a seat, {game.rules.players}"
+                )
             _check_names(policies)
         self.game = game
         self._policies = None if policies is None else tuple(policies)
@@ -370,9 +434,7 @@ def play_game(
         ValueError: If an argument is not possible, by name, or a policy answers with something
             else than an action.
     """
-    given: object = policies
-    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
-        raise ValueError(f"policies {quoted(given)} are not possible; allowed: a list, one a seat")
+    _check_seats(policies)
     game = Game(rules, episode=episode, seed=seed, **fields)
     game.reset(seed, index=index)
     names = [name_of(policy) for policy in policies]
@@ -393,10 +455,58 @@ def _check_round(game: Game, number: int) -> None:
         raise ValueError(f"round {number + 1} is not on: {at}")
 
 
+def recorded_games(folder: str | Path) -> dict[int, Path]:
+    """Finds the games in a folder that ``escoba record --games`` has written.
+
+    Returns:
+        Their files by number, in the order of the numbers.
+
+    Raises:
+        ReplayError: If there are none, or the folder cannot be read.
+    """
+    found = {}
+    try:
+        for path in path_of("folder", folder).iterdir():
+            number = _GAME_FILE.fullmatch(path.name)
+            if number:
+                found[int(number[1])] = path
+    except OSError as error:
+        raise ReplayError(f"folder {folder} cannot be read: {error.strerror}") from None
+    if not found:
+        raise ReplayError(f"folder {folder} holds no games; allowed: files game-0.json and so on")
+    return dict(sorted(found.items()))
+
+
+def game_file(folder: str | Path, index: int) -> Path:
+    """Returns the file of a game in a folder of games."""
+    return Path(folder) / f"game-{index}.json"
+
+
+_GAME_FILE = re.compile(r"game-(0|[1-9][0-9]{0,18})\.json")
+
+
+def _listed(faults: Sequence[str]) -> str:
+    more = [f"{len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
+    return "; ".join([*faults[:MAX_FAULTS], *more])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
+
+
+def _check_seats(policies: Any) -> None:
+    """Checks that policies are a list."""
+    if isinstance(policies, str | bytes) or not isinstance(policies, Sequence):
+        raise ValueError(
+            f"policies {quoted(policies)} are not possible; allowed: a list, one a seat"
+        )
+
+
 def _check_names(names: Sequence[Any]) -> None:
     """Checks that policies have names that can be told apart in a list of lines."""
     for name in names:
-        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        right = isinstance(name, str) and name.strip() and name.isprintable()
+        if not right or len(name) > MAX_TEXT:
             raise ValueError(f"policies: {quoted(name)}; allowed: names, each a line of text")
 
 

@@ -29,6 +29,14 @@ CATEGORIES = (
 """Categories in the order in which the engine reports them."""
 assert len(CATEGORIES) == NUM_CATEGORIES
 
+_POINTS_FOR_ALL = {"most_oros": "all_oros", "most_sevens": "all_sevens"}
+"""Rules that give other points in a category."""
+
+
+def side_name(rules: Rules, side: int) -> str:
+    """Names a side by its players, such as ``player_0`` or ``player_0+player_2``."""
+    return "+".join(f"player_{seat}" for seat in range(side, rules.players, rules.num_sides))
+
 
 @dataclass(frozen=True)
 class Category:
@@ -39,11 +47,13 @@ class Category:
         counts: What each side has in it: cards, oros, sevens, setenta total (0: a suit is
             missing), 1 for the seven of oros, length of the napola, escobas.
         points: Points of each side, exact.
+        counted: Whether the rules give points for it.
     """
 
     name: str
     counts: tuple[int, ...]
     points: tuple[Fraction, ...]
+    counted: bool
 
     @property
     def winners(self) -> tuple[int, ...]:
@@ -57,12 +67,14 @@ class RoundReport:
 
     Attributes:
         round_index: Rounds of the match before it.
-        categories: Every category that the rules give points for, or could.
+        sides: Names of the sides; see ``side_name``.
+        categories: Every category, also those that the rules give no points for.
         totals: Points of each side in the round.
         scores: Match score of each side after it.
     """
 
     round_index: int
+    sides: tuple[str, ...]
     categories: tuple[Category, ...]
     totals: tuple[Fraction, ...]
     scores: tuple[Fraction, ...]
@@ -77,20 +89,28 @@ class RoundReport:
     def as_dict(self) -> dict[str, Any]:
         """Returns the report for JSON; points that are not whole are text, such as ``"1/2"``."""
         content: dict[str, Any] = dataclasses.asdict(self)
+        content["sides"] = list(self.sides)
         content["categories"] = {
-            c.name: {"counts": list(c.counts), "points": _plain(c.points)} for c in self.categories
+            c.name: {
+                "counts": list(c.counts),
+                "points": _plain(c.points),
+                "counted": c.counted,
+            }
+            for c in self.categories
         }
         content["totals"] = _plain(self.totals)
         content["scores"] = _plain(self.scores)
         return content
 
     def __str__(self) -> str:
-        """A line for each category: counts of each side, and who scores what."""
-        lines = []
+        """A line for each category that counts: counts of each side, and who scores what."""
+        lines = [" : ".join(self.sides)]
         for category in self.categories:
+            if not category.counted:
+                continue
             counts = " : ".join(str(count) for count in category.counts)
-            won = ", ".join(f"side {s} +{category.points[s]}" for s in category.winners) or "nobody"
-            lines.append(f"{category.name}: {counts} ({won})")
+            won = [f"{self.sides[side]} +{category.points[side]}" for side in category.winners]
+            lines.append(f"{category.name}: {counts} ({', '.join(won) or 'nobody'})")
         lines.append(f"round: {' : '.join(map(str, self.totals))}")
         lines.append(f"score: {' : '.join(map(str, self.scores))}")
         return "\n".join(lines)
@@ -114,13 +134,25 @@ def round_report(rules: Rules, spec: NDArray[Any], state: NDArray[np.void]) -> R
     report_round(spec, state, counts, points)
     return RoundReport(
         round_index=int(state["round_index"][0]),
+        sides=tuple(side_name(rules, side) for side in range(sides)),
         categories=tuple(
-            Category(name, tuple(counts[i, :sides].tolist()), _points(points[i, :sides]))
+            Category(
+                name,
+                tuple(counts[i, :sides].tolist()),
+                _points(points[i, :sides]),
+                counted=any(getattr(rules, field) for field in _fields_of(name)),
+            )
             for i, name in enumerate(CATEGORIES)
         ),
         totals=_points(state["round_points"][0, :sides]),
         scores=_points(state["scores"][0, :sides]),
     )
+
+
+def _fields_of(category: str) -> tuple[str, ...]:
+    """Fields of the rules that say what a category is worth."""
+    for_all = _POINTS_FOR_ALL.get(category)
+    return (category,) if for_all is None else (category, for_all)
 
 
 def _points(twelfths: NDArray[Any]) -> tuple[Fraction, ...]:

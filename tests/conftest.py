@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+
+# Whether kernels have to be compiled hangs on what was run before: no test may hang on that.
+os.environ.setdefault("ESCOBA_QUIET", "1")
 
 
 @pytest.fixture(autouse=True, scope="session")

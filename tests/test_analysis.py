@@ -11,10 +11,13 @@ import pytest
 from numpy.typing import NDArray
 
 from escoba_env import Game, load_policy
-from escoba_env.analysis import analyse
+from escoba_env.analysis import analyse, analyse_game
 from escoba_env.batch import Views
-from escoba_env.cards import NUM_ACTIONS, cards_in
+from escoba_env.cards import NUM_ACTIONS, card_name, cards_in
+from escoba_env.engine.alike import number_kinds
+from escoba_env.engine.record import NOBODY
 from escoba_env.position import format_position
+from escoba_env.replay import Recording, play_game
 from escoba_env.rules import PRESETS
 from escoba_env.solver import solve, solve_view
 
@@ -136,9 +139,8 @@ def test_a_search_plays_what_it_values_most() -> None:
             valued += 1
             assert values[policy.act(view)[0]] == pytest.approx(np.nanmax(values))
             result = analyse(game, [policy], double_dummy=False)
-            # A search compares no moves that come to the same.
-            assert any("search" in row.values for row in result.moves)
-            assert all(set(row.values) <= {"search"} for row in result.moves)
+            # A search compares one of moves that come to the same; they all have its value.
+            assert all(set(row.values) == {"search"} for row in result.moves)
     assert valued > 6
     with pytest.raises(ValueError, match="option time is not possible here; allowed: worlds"):
         load_policy("search:time=0.1").action_values(game.view(game.turn))  # type: ignore[attr-defined]
@@ -154,7 +156,9 @@ def test_the_endgame_has_exact_values(episode: str) -> None:
         assert {row.move: row.exact for row in result.moves} == solve_view(
             game.view(game.turn)
         ).moves
-        assert [row.double_dummy for row in result.moves] == [None] * len(result.moves)
+        # Everything is known: with all cards open it is the same.
+        assert {row.move: row.double_dummy for row in result.moves} == solve(game).moves
+        assert all(row.double_dummy is None for row in analyse(game, double_dummy=False).moves)
         best = [row.exact for row in result.moves]
         assert best == sorted(best, reverse=True)  # type: ignore[type-var]
         assert result.notes == ()
@@ -190,6 +194,125 @@ def test_everything_is_json() -> None:
     }
     again = analyse(values["position"], ["greedy", Uniform()])
     assert again == result
+
+
+# -- whole games ----------------------------------------------------------------------------
+
+
+def test_every_decision_of_a_game_is_graded_by_what_it_lost() -> None:
+    replay = play_game(["greedy", "counting"], seed=5)
+    shown: list[tuple[int, int]] = []
+    result = analyse_game(replay, ["search:worlds=8"], show=lambda *done: shown.append(done))
+    assert shown == [(number + 1, 36) for number in range(36)]
+    assert result.notes == ()
+    assert [one.turn for one in result.decisions] == list(range(36))
+    for one, played in zip(result.decisions, replay.played(), strict=True):
+        assert (one.seat, one.move) == (played.seat, played.move)
+        game = played.before
+        assert one.choices == len(game.legal_moves())
+        if one.choices == 1:
+            assert (one.loss, one.graded_by) == (0, None)
+            continue
+        # The last deal is known by counting; before that it is an estimate.
+        last_deal = one.turn >= 30
+        assert one.graded_by == ("exact" if last_deal else "search:worlds=8")
+        assert one.loss is not None
+        assert one.loss >= 0
+        if last_deal:
+            solution = solve_view(game.view(game.turn))
+            assert (one.value, one.best_value) == (solution.moves[one.move], solution.value)
+            assert one.best in solution.best_moves
+            assert one.loss or one.best == one.move
+    worst = result.worst(3)
+    assert [one.loss for one in worst] == sorted(
+        (one.loss for one in result.decisions if one.loss), reverse=True
+    )[:3]
+    assert result.worst(0) == ()
+    with pytest.raises(ValueError, match="most -1 is not possible"):
+        result.worst(-1)
+    for player in result.players:
+        own = [one for one in result.decisions if one.seat == player.seat]
+        assert player.name == ["greedy", "counting"][player.seat]
+        assert player.loss == pytest.approx(sum(one.loss or 0 for one in own))
+        assert player.decisions == player.graded == sum(one.choices > 1 for one in own)
+    values = json.loads(json.dumps(result.as_dict(), allow_nan=False))
+    assert values == result.as_dict()
+    assert values["decisions"][3]["move"] == str(result.decisions[3].move)
+
+
+def test_a_seat_is_not_graded_by_cards_that_it_could_not_see() -> None:
+    replay = play_game(["greedy", "greedy"], seed=2)
+    deck = list(replay.rounds[0].deck)
+    # The first turn cannot know the order of the stock.
+    deck[10:] = deck[:9:-1]
+    game = Game(seed=2)
+    game.reset(2, dealer=replay.rounds[0].dealer, deck=[card_name(card) for card in deck])
+    recording = Recording(game)
+    game_move = replay.rounds[0].moves[0]
+    for pick in game.picks_of(game_move):
+        recording.step(pick)
+    first = analyse_game(recording.replay, ["search:worlds=8"]).decisions[0]
+    assert first == analyse_game(replay, ["search:worlds=8"]).decisions[0]
+
+
+def test_moves_that_nothing_values_are_not_graded_and_a_note_says_so() -> None:
+    replay = play_game(["greedy", "random", "random"], players=3)
+    result = analyse_game(replay, ["greedy"])
+    choices = [one for one in result.decisions if one.choices > 1]
+    assert choices
+    assert all(one.loss is one.best is one.graded_by is None for one in choices)
+    assert f"{len(choices)} of {replay.turns} moves are not graded" in result.notes[0]
+    assert "(greedy)" in result.notes[0]
+    assert all((one.graded, one.loss) == (0, 0) for one in result.players)
+    assert result.worst() == ()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"setenta": 1},
+        {"rules": "comodines"},
+        {"rules": "tabletop"},
+        {"building": True},
+        {"building": True, "napola": True},
+        {"rules": "scopa", "setenta": 0},
+        {"capture": "optional", "players": 4, "partnership": True},
+    ],
+    ids=str,
+)
+def test_moves_that_come_to_the_same_have_the_value_that_the_solver_gives_both(
+    fields: dict[str, Any],
+) -> None:
+    """What the searches take for the same is so: nothing that they leave out is worth more."""
+    filled = 0
+    for seed in range(6):
+        game = game_after(26 if fields.get("players", 2) == 2 else 33, seed, **fields)
+        if game.record["played"] != NOBODY or game.is_over:
+            continue
+        moves = game.legal_moves()
+        rows = np.array([(move.card, move.taken, move.onto) for move in moves], np.int64)
+        kinds = np.empty((len(moves), 3), np.int64)
+        number_kinds(game.spec, game.states, rows, kinds)
+        values = solve(game).moves
+        of_kind: dict[tuple[int, ...], int] = {}
+        for move, kind in zip(moves, kinds.tolist(), strict=True):
+            filled += tuple(kind) in of_kind
+            assert of_kind.setdefault(tuple(kind), values[move]) == values[move]
+        named = {(row.card, row.taken, row.onto) for row in moves}
+        assert len(named) == len(moves)
+    if fields.get("setenta") or fields.get("rules") == "tabletop":
+        # The setenta asks for suits: no two moves come to the same.
+        assert filled == 0
+
+
+def test_what_is_no_replay_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"replay .* is not possible; allowed: a Replay"):
+        analyse_game(Game(seed=0))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="policies 'search' are not possible; allowed: a list"):
+        analyse_game(play_game(["greedy", "random"]), "search")
+    with pytest.raises(ValueError, match="max_nodes 0 is not possible"):
+        analyse_game(play_game(["greedy", "random"]), max_nodes=0)
 
 
 class Answers:

@@ -17,7 +17,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from escoba_env.analysis import analyse
+from escoba_env.analysis import analyse, analyse_game
 from escoba_env.cli import app
 from escoba_env.cli.common import _Pace
 from escoba_env.evaluation import (
@@ -297,8 +297,8 @@ def test_a_game_is_recorded_shown_and_analysed(tmp_path: Path) -> None:
     values = as_json("analyse", file, "--turn", "5", "--policy", "greedy")
     assert values == json.loads(json.dumps(analyse(replay.game(5), ["greedy"]).as_dict()))
     assert as_json("analyse", replay.game(5).to_text(), "--policy", "greedy") == values
-    shown = escoba("analyse", file).stdout
-    assert str(replay.rounds[0].moves[-1]) in shown
+    shown = escoba("analyse", file, "--policy", "greedy").stdout
+    assert "worst moves" in shown
 
 
 def test_several_games_are_recorded_into_a_folder(tmp_path: Path) -> None:
@@ -309,6 +309,63 @@ def test_several_games_are_recorded_into_a_folder(tmp_path: Path) -> None:
     for index in (5, 6, 7):
         replay = Replay.load(tmp_path / "games" / f"game-{index}.json")
         assert replay == play_game(["greedy", "random"], seed=3, index=index)
+    folder = str(tmp_path / "games")
+    listed = escoba("replay", folder).stdout
+    assert all(f" {index} " in listed for index in (5, 6, 7))
+    file = str(tmp_path / "games" / "game-6.json")
+    assert escoba("replay", folder, "--game", "6").stdout == escoba("replay", file).stdout
+    options = ("--turn", "20", "--policy", "greedy")
+    assert as_json("analyse", folder, "--game", "6", *options) == as_json("analyse", file, *options)
+    for command, part in (
+        (("replay", folder, "--game", "8"), f"--game 8 is not in {folder}; allowed: 5 to 7"),
+        (("replay", file, "--game", "6"), "--game 6 is not possible with a file"),
+        (("replay", folder, "--turn", "3"), "--turn 3 is not possible with 3 games"),
+        (("analyse", folder, "--turn", "3"), "--turn 3 is not possible with 3 games"),
+        (("analyse", file, "--turn", "3", "--worst", "2"), "--worst 2 is not possible with --turn"),
+        (("analyse", POSITION, "--worst", "2"), "--worst 2 is not possible with a position"),
+    ):
+        refused = escoba(*command)
+        assert refused.exit_code == 2
+        assert part in refused.stderr.replace("\n", " ")
+
+
+def test_a_whole_game_is_graded_on_the_command_line(tmp_path: Path) -> None:
+    folder = tmp_path / "games"
+    for index in (0, 1):
+        play_game(["random", "greedy"], index=index).save(folder / f"game-{index}.json")
+    file = str(folder / "game-1.json")
+    expected = analyse_game(Replay.load(file), ["search:worlds=4"])
+    grader = ("--policy", "search:worlds=4")
+    assert as_json("analyse", file, *grader) == json.loads(json.dumps(expected.as_dict()))
+    both = as_json("analyse", str(folder), *grader)
+    assert list(both["games"]) == ["0", "1"]
+    assert both["games"]["1"] == json.loads(json.dumps(expected.as_dict()))
+    shown = escoba("analyse", file, *grader, "--worst", "2").stdout
+    for one in expected.worst(2):
+        assert f" {one.turn} " in shown
+        assert str(one.move) in shown
+        assert f"{one.loss:.2f}" in shown
+    for player in expected.players:
+        assert f"{player.loss:.2f}" in shown
+    assert "random" in shown
+    assert "2 games" in escoba("analyse", str(folder), *grader, "--worst", "0").stdout
+
+
+def test_a_replay_names_players_marks_escobas_and_shows_what_scores(tmp_path: Path) -> None:
+    file = tmp_path / "game.json"
+    replay = play_game(["greedy", "random"], seed=1, episode="match", target=8)
+    replay.save(file)
+    shown = escoba("replay", str(file)).stdout
+    assert "side" not in shown
+    assert "napola" not in shown
+    assert "setenta" not in shown
+    lines = shown.splitlines()
+    for turn in replay.played():
+        (line,) = [one for one in lines if one.split()[1:2] == [str(turn.number + 1)]]
+        assert f"player_{turn.seat}" in line
+        assert str(turn.move) in line
+        assert ("escoba" in line) == bool(turn.escobas)
+    assert f"round {len(replay.rounds)}, player_" in shown
 
 
 def test_the_checkpoints_for_the_rules_are_asked() -> None:
@@ -750,6 +807,7 @@ POSITION = Game(seed=1).to_text()
         (("analyse", "none.json"), ("none.json cannot be read", "No such file")),
         (("analyse", "escoba/1 rules={}"), ("position parts",)),
         (("analyse", POSITION, "--turn", "3"), ("--turn 3", "a replay")),
+        (("warmup", "--part", "gmaes"), ("part 'gmaes' is unknown", "games, batches")),
         (("analyse", POSITION, "--policy", "gredy"), ("policy 'gredy'", "random, greedy")),
         (("rules", "nope"), ("preset 'nope'", "classic, tabletop")),
         (("play",), ("'play'", "evaluate, tournament, crossplay")),

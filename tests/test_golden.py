@@ -24,6 +24,7 @@ from escoba_env.cards import JOKERS, card_set, names_of
 from escoba_env.engine.record import AT_END, NOBODY
 from escoba_env.notation import action_name
 from escoba_env.position import table_text
+from escoba_env.report import RoundReport
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -94,9 +95,20 @@ def playthrough(preset: str, table: str) -> Iterator[str]:
     for seat in seats:
         pile = record["piles"][seat]
         yield f"  seat {seat}: {int(pile).bit_count()} cards, {cards(pile)}"
-    yield from str(game.report).splitlines()
+    yield from report_lines(game.report)
     yield f"returns {game.returns}"
     yield f"position {game.to_text()}"
+
+
+def report_lines(report: RoundReport | None) -> Iterator[str]:
+    """Yields every category, also those that do not count."""
+    assert report is not None
+    for category in report.categories:
+        counts = " : ".join(map(str, category.counts))
+        won = ", ".join(f"side {s} +{category.points[s]}" for s in category.winners) or "nobody"
+        yield f"{category.name}: {counts} ({won})"
+    yield f"round: {' : '.join(map(str, report.totals))}"
+    yield f"score: {' : '.join(map(str, report.scores))}"
 
 
 def path_of(preset: str, table: str) -> Path:

@@ -16,7 +16,14 @@ from escoba_env import Game, make_rules
 from escoba_env.cards import card_name
 from escoba_env.engine.record import NOBODY
 from escoba_env.evaluation import evaluate
-from escoba_env.replay import Recording, Replay, ReplayError, play_game
+from escoba_env.replay import (
+    Recording,
+    Replay,
+    ReplayError,
+    game_file,
+    play_game,
+    recorded_games,
+)
 from escoba_env.rules import PRESETS
 
 SEATS: list[dict[str, Any]] = [
@@ -192,6 +199,17 @@ def test_names_of_a_recording_can_be_read_back() -> None:
             Recording(Game(seed=0), ["a", name])  # type: ignore[list-item]
 
 
+@pytest.mark.parametrize("policies", ["ab", b"ab", 5, {"a": "b"}])
+def test_a_recording_takes_a_list_of_names(policies: Any) -> None:
+    with pytest.raises(ValueError, match=r"policies .* are not possible; allowed: a list"):
+        Recording(Game(seed=0), policies)
+
+
+def test_a_recording_is_of_a_game() -> None:
+    with pytest.raises(ValueError, match="game 'x' is not possible; allowed: a Game"):
+        Recording("x")  # type: ignore[arg-type]
+
+
 def test_a_turn_that_is_not_finished_is_left_out() -> None:
     game = Game.from_position(hands=["5o Ro Rc", "1o 2o 3o"], table="5c 5e Re 2c", dealer=1, turn=0)
     game.reset(0)
@@ -220,6 +238,47 @@ def test_positions_are_found_by_turn() -> None:
     for turn in (-1, replay.turns + 1, 1.5, True, "x"):
         with pytest.raises(ValueError, match=r"turn .* is not possible; allowed: .* 0 to 36"):
             replay.game(turn)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("preset", ["classic", "ludoteka", "tabletop"])
+def test_every_turn_says_who_played_what_and_how_many_escobas_it_made(preset: str) -> None:
+    replay = play_game(
+        ["greedy", "random", "greedy"], preset, players=3, episode="match", target=12
+    )
+    turns = list(replay.played())
+    assert len(replay.rounds) > 1
+    assert [turn.number for turn in turns] == list(range(replay.turns))
+    assert [turn.move for turn in turns] == [move for one in replay.rounds for move in one.moves]
+    assert [turn.before.get_state() for turn in turns] == [
+        game.get_state() for _, game in zip(turns, replay.games(), strict=False)
+    ]
+    assert any(turn.escobas for turn in turns)
+    last = replay.game()
+    for index in range(len(replay.rounds)):
+        of_round = [turn for turn in turns if turn.round_index == index]
+        after = next((t.before for t in turns if t.round_index == index + 1), last)
+        assert after.report is not None
+        # Those that came with the first table, and those of the turns.
+        escobas = of_round[0].before.record["escobas"].copy()
+        for turn in of_round:
+            assert turn.seat == turn.before.turn
+            escobas[turn.seat] += turn.escobas
+        assert after.report["escoba"].counts == tuple(escobas[:3].tolist())
+
+
+def test_the_games_of_a_folder_are_found_by_number(tmp_path: Path) -> None:
+    for index in (10, 2, 0):
+        play_game(["greedy", "random"], index=index).save(game_file(tmp_path, index))
+    for other in ("game-x.json", "game-1.txt", "game-01.json", "notes"):
+        (tmp_path / other).touch()
+    found = recorded_games(tmp_path)
+    assert list(found) == [0, 2, 10]
+    assert [Replay.load(path).index for path in found.values()] == [0, 2, 10]
+    with pytest.raises(ReplayError, match="none cannot be read: No such file"):
+        recorded_games(tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ReplayError, match="empty holds no games; allowed: files"):
+        recorded_games(tmp_path / "empty")
 
 
 def test_recordings_begin_with_the_first_card() -> None:
@@ -266,6 +325,14 @@ def first_round(content: dict[str, Any]) -> Any:
     return content["rounds"][0]
 
 
+def nested(depth: int) -> list[Any]:
+    """A list in a list in a list."""
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 BROKEN: dict[str, tuple[Any, str]] = {
     "no format": (lambda c: c.pop("format"), "it is no replay: it lacks"),
     "other format": (lambda c: c.update(format="pgn"), "it is no replay: it lacks"),
@@ -283,6 +350,22 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "policies": (lambda c: c.update(policies=["greedy"]), "policies: 1; allowed: 2"),
     "empty policy": (lambda c: c.update(policies=["", "x"]), "policies: ''; allowed: names"),
     "blank policy": (lambda c: c.update(policies=["x", "\n"]), r"policies: '\\n'; allowed: names"),
+    "long policy": (lambda c: c.update(policies=["x", "y" * 10**6]), r"policies: 'yyy.*\.\.\."),
+    "true version": (lambda c: c.update(version=True), "version True; this version reads 1"),
+    "huge version": (lambda c: c.update(version=10**5000), "version .* digits; this version"),
+    "huge score": (lambda c: c.update(scores=[10**400, 0]), "scores.0: Input should be less"),
+    "huger score": (lambda c: c.update(scores=[10**5000, 0]), "scores.0: Input should be less"),
+    "score that is none": (lambda c: c.update(scores=[float("nan"), 0]), "scores.0: Input should"),
+    "huge points": (lambda c: c.update(points=[10**5000, 0]), "points.0: Input should be less"),
+    "endless points": (lambda c: c.update(points=[float("inf"), 0]), "points.0: Input should"),
+    "huge dealer": (lambda c: first_round(c).update(dealer=10**400), "dealer: Input should be"),
+    "huge rule": (lambda c: c["rules"].update(target=10**400), "rule target=1000"),
+    "deep rule": (lambda c: c["rules"].update(ranks=nested(10**5)), "nested too deeply|rule ranks"),
+    "deep rounds": (lambda c: c.update(rounds=nested(10**5)), "rounds.0: Input should be"),
+    "long deck": (lambda c: first_round(c).update(deck="x" * 10**6), "deck: String should have"),
+    "long move": (lambda c: first_round(c).update(moves=["x" * 10**6]), "moves.0: String should"),
+    "many moves": (lambda c: first_round(c).update(moves=["7o"] * 10**5), "moves: List should"),
+    "many parts": (lambda c: c.update({str(i): 0 for i in range(1000)}), "; 992 more"),
     "two lines": (lambda c: c.update(policies=["x", "y\nz"]), r"policies: 'y\\nz'; allowed"),
     "scores": (lambda c: c.update(scores=[0]), "round 1: scores="),
     "dealer": (lambda c: first_round(c).update(dealer=2), "round 1: dealer 2 is not possible"),
@@ -312,8 +395,9 @@ BROKEN: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_no_game_is_refused(name: str) -> None:
     change, message = BROKEN[name]
-    with pytest.raises(ReplayError, match=message):
+    with pytest.raises(ReplayError, match=message) as refused:
         Replay.from_dict(broken(change))
+    assert len(str(refused.value)) < 1100
 
 
 def test_a_deck_that_the_rules_deal_again_is_refused() -> None:
@@ -326,7 +410,9 @@ def test_a_deck_that_the_rules_deal_again_is_refused() -> None:
         Replay.from_dict(content)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b"[" * 100_000, b"3"])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\xff\xfe", b"[]", b"[" * 100_000, b"3", b"1" * 5000]
+)
 def test_files_that_are_no_replays_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "game.json"
     path.write_bytes(content)

@@ -86,7 +86,9 @@ def test_a_report_adds_up_and_can_be_written(fields: Fields, seed: int, episode:
         for name in CATEGORIES:
             assert content["categories"][name]["counts"] == list(report[name].counts)
             assert content["categories"][name]["points"] == plain(report[name].points)
-            assert any(line.startswith(f"{name}: ") for line in str(report).splitlines())
+            shown = any(line.startswith(f"{name}: ") for line in str(report).splitlines())
+            assert shown == report[name].counted == content["categories"][name]["counted"]
+            assert report[name].counted or not any(report[name].points)
         with pytest.raises(KeyError, match="'elegance' is unknown"):
             report["elegance"]
         before, rounds = after, rounds + 1
@@ -100,6 +102,38 @@ def test_a_clone_and_a_copied_state_of_a_finished_game_report_the_same() -> None
     other.set_state(game.get_state())
     assert game.clone().report == other.report == game.report
     assert Game.from_text(game.to_text()).report == game.report
+
+
+@pytest.mark.parametrize(
+    ("fields", "counted"),
+    [
+        ({}, "most_cards most_oros most_sevens seven_of_oros escoba"),
+        (
+            {"escoba": 0, "most_oros": 0, "all_oros": 0, "setenta": 2},
+            "most_cards most_sevens setenta seven_of_oros",
+        ),
+        (
+            {"most_oros": 0, "all_oros": 1, "napola": True},
+            "most_cards most_oros most_sevens seven_of_oros napola escoba",
+        ),
+    ],
+)
+def test_a_report_shows_what_scores_and_names_who_scored(fields: Fields, counted: str) -> None:
+    game, rng = Game(**fields, seed=3, players=4, partnership=True), random.Random(3)
+    while not game.is_over:
+        game.step(rng.choice(game.legal_actions()))
+    report = game.report
+    assert report is not None
+    assert report.sides == ("player_0+player_2", "player_1+player_3")
+    assert [one.name for one in report.categories if one.counted] == counted.split()
+    lines = str(report).splitlines()
+    assert lines[0] == "player_0+player_2 : player_1+player_3"
+    assert [line.partition(":")[0] for line in lines[1:]] == [*counted.split(), "round", "score"]
+    assert "side" not in str(report)
+    for line in lines[1:-2]:
+        for side, name in enumerate(report.sides):
+            points = report[line.partition(":")[0]].points[side]
+            assert (f"{name} +{points}" in line) == (points > 0)
 
 
 # Rewards as they are earned

@@ -9,6 +9,6 @@ from __future__ import annotations
 from escoba_env.cli.common import app
 
 # Importing a module adds its commands to the app, in the order of the help page.
-from escoba_env.cli import compare, games, lists, training  # isort: skip
+from escoba_env.cli import compare, games, lists, training, warm  # isort: skip
 
-__all__ = ["app", "compare", "games", "lists", "training"]
+__all__ = ["app", "compare", "games", "lists", "training", "warm"]

@@ -13,6 +13,7 @@ from escoba_env.cards import card_name, card_set, names_of
 from escoba_env.engine.record import AT_END, GAME_OVER, NOBODY, TWELFTHS
 from escoba_env.notation import Move
 from escoba_env.position import logged_move, table_text
+from escoba_env.report import side_name
 from escoba_env.rules import Rules
 
 OROS = card_set(range(10))
@@ -180,9 +181,7 @@ def score_text(rules: Rules, episode: str, record: Any) -> str:
 
 
 def _points(rules: Rules, twelfths: Any) -> str:
-    parts = []
-    for side in range(rules.num_sides):
-        seats = range(side, rules.players, rules.num_sides)
-        names = "+".join(f"player_{seat}" for seat in seats)
-        parts.append(f"{names} {int(twelfths[side]) / TWELFTHS:g}")
-    return ", ".join(parts)
+    return ", ".join(
+        f"{side_name(rules, side)} {int(twelfths[side]) / TWELFTHS:g}"
+        for side in range(rules.num_sides)
+    )
