@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -78,8 +79,14 @@ def path_of(name: str, value: Any) -> Path:
     Raises:
         ValueError: If it is no text and no path, or one that no file can have.
     """
-    if not isinstance(value, str | Path) or str(value) == "" or "\0" in str(value):
-        raise ValueError(f"{name} {value!r} is not possible; allowed: a path")
+    possible = isinstance(value, str | Path) and str(value) != "" and "\0" not in str(value)
+    if possible:
+        try:
+            os.fsencode(value)
+        except UnicodeEncodeError:
+            possible = False
+    if not possible:
+        raise ValueError(f"{name} {_short(value)} is not possible; allowed: a path")
     return Path(value)
 
 
@@ -109,6 +116,12 @@ def buffer(name: str, array: Any, shape: tuple[int, ...], dtype: Any) -> NDArray
         found = _short(array)
     wanted = f"a writeable {np.dtype(dtype)} array of shape {shape}"
     raise ValueError(f"{name} is {found}; allowed: {wanted}")
+
+
+def brief(text: str, most: int = 200) -> str:
+    """Returns a text for a message, without its middle where it is longer than ``most``."""
+    half = most // 2 - 2
+    return text if len(text) <= most else f"{text[:half]}...{text[-half:]}"
 
 
 def _short(value: Any) -> str:

@@ -20,7 +20,11 @@ from typing import Any, TypeAlias
 
 from escoba_env.policies.base import Policy
 from escoba_env.policies.builtin import CountingPolicy, GreedyPolicy, RandomPolicy
-from escoba_env.policies.checkpoint import CARD, WEIGHTS, find_checkpoint, shipped_checkpoints
+from escoba_env.policies.checkpoint import (
+    checkpoint_files,
+    find_checkpoint,
+    shipped_checkpoints,
+)
 from escoba_env.policies.function import FunctionPolicy
 from escoba_env.policies.ismcts import CheatingISMCTSPolicy, ISMCTSPolicy
 from escoba_env.policies.search import CheatingSearchPolicy, SearchPolicy
@@ -167,7 +171,7 @@ def policy_files(name: str) -> list[Path]:
     """Returns the files that the policy of a name, without its options, comes from; may be none."""
     folder = find_checkpoint(name) if name not in BUILTIN else None
     if folder is not None:
-        return [path for path in (folder / CARD, folder / WEIGHTS) if path.is_file()]
+        return checkpoint_files(folder)
     if name.endswith(ONNX):
         return [Path(name)] if Path(name).is_file() else []
     registered = registered_policies()
