@@ -20,6 +20,12 @@ from typing import TypeVar
 
 from escoba_env.checks import brief, path_of
 
+MAX_TEXT = 1 << 20
+"""Largest config or other settings, in bytes."""
+MAX_LINES = 1 << 30
+"""Largest file with a line for each result."""
+MAX_TENSORS = 1 << 34
+"""Largest file of weights, labels or of a run that can be resumed."""
 SCRATCH = ".escoba-part"
 """How the names of files end that are being written."""
 _ABANDONED = 3600.0

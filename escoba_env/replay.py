@@ -19,10 +19,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from escoba_env.batch import MAX_SEED
 from escoba_env.cards import card_name, parse_cards
-from escoba_env.checks import path_of, whole
+from escoba_env.checks import whole
 from escoba_env.engine import batch as kernels
 from escoba_env.engine.record import NOBODY, copy_records
-from escoba_env.files import write_whole
+from escoba_env.files import read_whole, write_whole
 from escoba_env.game import Game
 from escoba_env.notation import Move, parse_move
 from escoba_env.policies import PolicyLike, load_policy, name_of
@@ -253,18 +253,13 @@ class Replay:
             ReplayError: If it cannot be read, or is no replay; see :meth:`from_dict`.
         """
         try:
-            file = path_of("replay", path)
+            text = read_whole(path, MAX_BYTES, name="replay")
         except ValueError as error:
             raise ReplayError(str(error)) from None
         try:
-            size = file.stat().st_size
-            content = json.loads(file.read_bytes()) if size <= MAX_BYTES else None
-        except OSError as error:
-            raise ReplayError(f"replay {path} cannot be read: {error.strerror}") from None
+            content = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ReplayError(f"replay {path} is not JSON: {error}") from None
-        if size > MAX_BYTES:
-            raise ReplayError(f"replay {path} is larger than {MAX_BYTES} bytes")
         try:
             return cls.from_dict(content)
         except ReplayError as error:

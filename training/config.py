@@ -9,6 +9,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from escoba_env.encoding import Encoding
+from escoba_env.files import MAX_TEXT, read_whole
 from escoba_env.policies.checkpoint import NetworkCard
 from escoba_env.rules import Rules, make_rules
 
@@ -216,8 +217,12 @@ def load_settings(kind: type[AnySettings], path: str | Path, **changes: Any) -> 
         ConfigError: If the file cannot be read, has an unknown key, or a value is not possible.
     """
     try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        text = read_whole(path, MAX_TEXT, name="config")
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    try:
+        content = yaml.safe_load(text.decode())
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"config {path} cannot be read: {error}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"config {path} is not a mapping of keys to values")

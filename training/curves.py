@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from escoba_env.evaluation.plots import check_plot, save_plot
+from escoba_env.files import MAX_LINES, read_whole
 from training.distil import CURVE
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def draw(run: Path, plot: Path) -> None:
     axes = figure.subplots()
     evaluations = run / "evaluations.jsonl"
     rounds = sorted(run.glob(f"round-*/{CURVE}"))
-    if evaluations.is_file():
+    if evaluations.exists():
         _draw_evaluations(axes, _lines(evaluations))
     elif rounds:
         _draw_rounds(axes, rounds)
@@ -65,8 +66,8 @@ def draw(run: Path, plot: Path) -> None:
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     try:
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError) as error:
+        lines = [json.loads(line) for line in read_whole(path, MAX_LINES).splitlines()]
+    except ValueError as error:
         raise CurveError(f"{path} cannot be read: {error}") from None
     if not lines:
         raise CurveError(f"{path} is empty: nothing has been measured yet")

@@ -37,7 +37,7 @@ from escoba_env.encoding import VERSIONS, Encoding
 from escoba_env.evaluation import cores, evaluate
 from escoba_env.evaluation.pool import run_units
 from escoba_env.evaluation.units import identify
-from escoba_env.files import write_whole
+from escoba_env.files import MAX_TENSORS, read_whole, write_whole
 from escoba_env.policies import load_policy
 from escoba_env.policies.checkpoint import Card
 from escoba_env.policies.learned import LearnedPolicy
@@ -672,10 +672,10 @@ class Learner:
         Raises:
             ConfigError: If the file is damaged.
         """
-        if not path.is_file():
+        if not path.exists():
             return 0
         try:
-            content = torch.load(path, weights_only=True)
+            content = torch.load(io.BytesIO(read_whole(path, MAX_TENSORS)), weights_only=True)
             self.network.load_state_dict(content["network"])
             self.optimizer.load_state_dict(content["optimizer"])
             self.step, self.seconds = int(content["step"]), float(content["seconds"])

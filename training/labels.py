@@ -25,7 +25,7 @@ from escoba_env.batch import Batch, Records, Views
 from escoba_env.cards import NUM_ACTIONS
 from escoba_env.engine.record import STATE, TWELFTHS, lower, pick_records
 from escoba_env.evaluation.pool import Load, UnitOfWork
-from escoba_env.files import write_whole
+from escoba_env.files import MAX_TENSORS, check_regular, write_whole
 from escoba_env.policies import Policy
 from escoba_env.policies.match_odds import bend, bends_at, score_shares, scores_of, sides_to_move
 from escoba_env.rules import Rules, make_rules
@@ -303,6 +303,7 @@ def load_shard(path: Path) -> Shard:
         LabelError: If it is damaged, or of another layout of game records.
     """
     try:
+        check_regular(path, MAX_TENSORS)
         with safe_open(path, "np") as file:
             metadata = file.metadata() or {}
             records, values = file.get_tensor("records"), file.get_tensor("values")
@@ -326,6 +327,7 @@ def about_shard(path: Path) -> dict[str, Any]:
         LabelError: If it is damaged.
     """
     try:
+        check_regular(path, MAX_TENSORS)
         with safe_open(path, "np") as file:
             about: dict[str, Any] = json.loads((file.metadata() or {})["about"])
     except (OSError, SafetensorError, KeyError, ValueError) as error:

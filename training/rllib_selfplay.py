@@ -52,6 +52,7 @@ from escoba_env.adapters.rllib import (
 from escoba_env.batch import Batch
 from escoba_env.evaluation import evaluate
 from escoba_env.evaluation.pool import cores
+from escoba_env.files import MAX_TEXT, read_whole
 from escoba_env.policies import load_policy
 from escoba_env.policies.checkpoint import Card
 from escoba_env.policies.learned import LearnedPolicy
@@ -154,8 +155,8 @@ class RunFolder:
         if not self.rllib.exists():
             return {}
         try:
-            progress: dict[str, Any] = json.loads(self.progress.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            progress: dict[str, Any] = json.loads(read_whole(self.progress, MAX_TEXT))
+        except ValueError as error:
             raise ConfigError(f"{self.rllib} cannot be resumed from: {error}") from error
         return progress
 

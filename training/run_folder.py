@@ -16,6 +16,7 @@ import yaml
 
 from escoba_env.batch import Batch
 from escoba_env.engine.record import STATE
+from escoba_env.files import MAX_LINES, MAX_TENSORS, read_whole
 from escoba_env.policies.learned import LearnedPolicy
 from training.config import Config, ConfigError, load_config
 from training.league import League
@@ -128,10 +129,12 @@ class RunFolder:
         Raises:
             ConfigError: If the resume point is missing or damaged.
         """
-        if not self.resume.is_file():
+        if not self.resume.exists():
             return {}
         try:
-            content = torch.load(self.resume, weights_only=True)
+            content = torch.load(
+                io.BytesIO(read_whole(self.resume, MAX_TENSORS)), weights_only=True
+            )
             model.policy.load_state_dict(content["policy"])
             model.policy.optimizer.load_state_dict(content["optimizer"])
             model.num_timesteps = int(content["decisions"])
@@ -153,7 +156,9 @@ class RunFolder:
 
     def add_evaluation(self, result: dict[str, Any]) -> None:
         """Adds one evaluation to the run's list."""
-        old = self.evaluations.read_bytes() if self.evaluations.exists() else b""
+        old = b""
+        if self.evaluations.exists():
+            old = read_whole(self.evaluations, MAX_LINES)
         write_whole(self.evaluations, old + json.dumps(result).encode() + b"\n")
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from escoba_env.adapters import require
 from escoba_env.cards import NUM_ACTIONS
 from escoba_env.encoding import VERSIONS, Encoding
-from escoba_env.files import write_whole
+from escoba_env.files import read_whole, write_whole
 from escoba_env.policies.base import Policy
 from escoba_env.policies.checkpoint import CheckpointError, PolicyCard, parse_card
 from escoba_env.policies.scoring import CardPolicy, ScoringPolicy
@@ -190,18 +190,10 @@ class ONNXPolicy(CardPolicy):
         unknown = set(options) - {"sample"}
         if unknown:
             raise ValueError(f"policy option {min(unknown)!r} is unknown; allowed: sample")
-        path = Path(path)
         try:
-            # A device or a pipe may have no end.
-            if path.exists() and not path.is_file():
-                raise CheckpointError(f"{path} is no file")
-            if path.stat().st_size > MAX_BYTES:
-                raise CheckpointError(f"{path} is larger than {MAX_BYTES} bytes")
-            content = path.read_bytes()
-        except (OSError, ValueError) as error:
-            if isinstance(error, CheckpointError):
-                raise
-            raise CheckpointError(f"{path} cannot be read: {error}") from None
+            content = read_whole(path, MAX_BYTES)
+        except ValueError as error:
+            raise CheckpointError(str(error)) from None
         return cls(content, where=str(path), **options)
 
     def score(
