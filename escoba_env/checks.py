@@ -118,12 +118,6 @@ def buffer(name: str, array: Any, shape: tuple[int, ...], dtype: Any) -> NDArray
     raise ValueError(f"{name} is {found}; allowed: {wanted}")
 
 
-def brief(text: str, most: int = 200) -> str:
-    """Returns a text for a message, without its middle where it is longer than ``most``."""
-    half = most // 2 - 2
-    return text if len(text) <= most else f"{text[:half]}...{text[-half:]}"
-
-
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from escoba_env.checks import brief, path_of
+from escoba_env.checks import path_of
 
 MAX_TEXT = 1 << 20
 """Largest config or other settings, in bytes."""
@@ -33,6 +33,12 @@ _ABANDONED = 3600.0
 _PATIENCE = 2.0
 
 T = TypeVar("T")
+
+
+def brief(text: str, most: int = 200) -> str:
+    """Returns a text for a message, without its middle where it is longer than ``most``."""
+    half = most // 2 - 2
+    return text if len(text) <= most else f"{text[:half]}...{text[-half:]}"
 
 
 def read_whole(path: str | Path, most: int, *, name: str = "file") -> bytes:

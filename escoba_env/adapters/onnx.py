@@ -28,12 +28,11 @@ from numpy.typing import NDArray
 from escoba_env.adapters import require
 from escoba_env.adapters.onnx_bounds import check_bounds
 from escoba_env.cards import NUM_ACTIONS
-from escoba_env.checks import brief
 from escoba_env.encoding import VERSIONS, Encoding
-from escoba_env.files import read_whole, write_whole
+from escoba_env.files import brief, read_whole, write_whole
 from escoba_env.policies.base import Policy
 from escoba_env.policies.checkpoint import CheckpointError, PolicyCard, parse_card
-from escoba_env.policies.scoring import CardPolicy, ScoringPolicy
+from escoba_env.policies.scoring import CardPolicy, ScoringPolicy, random_rows
 
 if TYPE_CHECKING:
     import torch
@@ -101,11 +100,13 @@ def export_onnx(
     onnx = _onnx()
     require("onnxscript", "onnx", at_least="0.5")
     torch: Any = require("torch", "learned", at_least="2.8")
+    from escoba_env.adapters.torch_module import network_outputs
+
     was_training = module.training
     module.eval()
     try:
-        observation, mask = _random_rows(encoding, 2)
-        outputs = _outputs(module, observation, mask)
+        observation, mask = random_rows(encoding, 2)
+        outputs = network_outputs(module, observation, mask)
         rows = torch.export.Dim("n", min=1)
         try:
             with _quietly():
@@ -125,8 +126,8 @@ def export_onnx(
         content = model.SerializeToString()
         policy = ONNXPolicy(content, where=str(path))
         for trial in _TRIALS:
-            observation, mask = _random_rows(encoding, trial)
-            expected = _outputs(module, observation, mask)
+            observation, mask = random_rows(encoding, trial)
+            expected = network_outputs(module, observation, mask)
             found = policy.run(observation, mask)
             for here, there in zip(expected, found, strict=True):
                 if not np.allclose(here, there, rtol=_TOLERANCE, atol=_TOLERANCE):
@@ -290,7 +291,7 @@ class ONNXPolicy(CardPolicy):
         timer.start()
         try:
             for rows in _TRIALS:
-                self._run(*_random_rows(self.encoding, rows), options)
+                self._run(*random_rows(self.encoding, rows), options)
         except ValueError as error:
             slow = f"it takes longer than {_TRIAL_SECONDS:g} s for a few decisions"
             raise CheckpointError(f"{where}: {slow if options.terminate else error}") from None
@@ -344,47 +345,3 @@ def _onnx() -> Any:
     for part in ("helper", "numpy_helper", "shape_inference"):
         importlib.import_module(f"onnx.{part}")
     return onnx
-
-
-def _random_rows(encoding: Encoding, rows: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    rng = np.random.default_rng(rows)
-    observations = rng.random((rows, *encoding.shape), np.float32)
-    masks = rng.random((rows, NUM_ACTIONS)) < 0.2
-    masks[:, rows] = True
-    return observations, masks
-
-
-def _outputs(
-    module: Any, observation: NDArray[np.float32], mask: NDArray[np.bool_]
-) -> list[NDArray[np.float32]]:
-    """What a network says, as a list of arrays.
-
-    Raises:
-        ValueError: If that is not what it should say.
-    """
-    import torch
-
-    try:
-        with torch.no_grad():
-            outputs = module(torch.from_numpy(observation), torch.from_numpy(mask))
-    except Exception as error:  # somebody's network
-        raise ValueError(
-            f"network {type(module).__name__} cannot be called with observations "
-            f"{observation.shape} and masks {mask.shape}: {type(error).__name__}: {error}"
-        ) from error
-    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-    rows = len(observation)
-    allowed = [(rows, NUM_ACTIONS), (rows,)][: len(outputs)]
-    found = [tuple(getattr(output, "shape", ())) for output in outputs]
-    if found != allowed:
-        raise ValueError(
-            f"network {type(module).__name__} returns shapes {found} for {rows} rows; allowed: "
-            f"logits {(rows, NUM_ACTIONS)}, or these and values {(rows,)}"
-        )
-    arrays = [output.float().numpy() for output in outputs]
-    # Those of illegal actions may be minus infinity.
-    if not np.isfinite(arrays[0][mask]).all():
-        raise ValueError(
-            f"network {type(module).__name__} scores legal actions with numbers that are not finite"
-        )
-    return arrays

@@ -31,9 +31,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from escoba_env.checks import brief, path_of
+from escoba_env.checks import path_of
 from escoba_env.files import (
     SCRATCH,
+    brief,
     locked_folder,
     patiently,
     read_whole,
