@@ -199,7 +199,7 @@ def patiently(act: Callable[[], T]) -> T:
     There a file that another process has open at this moment can be neither replaced nor, while it
     is being replaced, read.
     """
-    if sys.platform != "win32":
+    if os.name != "nt":
         return act()
     end = time.monotonic() + _PATIENCE
     while True:
