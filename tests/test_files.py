@@ -169,7 +169,7 @@ def test_a_path_that_is_too_long_is_refused_in_few_words(path: str) -> None:
         lambda: load_checkpoint(path),
         lambda: load_config(path),
     ):
-        with pytest.raises(ValueError, match="File name too long|allowed: a path") as refused:
+        with pytest.raises(ValueError, match=r"File name too long|allowed: a path") as refused:
             use()
         assert len(str(refused.value)) < 400
 
