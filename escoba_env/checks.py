@@ -201,7 +201,13 @@ def path_of(name: str, value: Any) -> Path:
         ValueError: If it is no text and no path, or one that no file can have.
     """
     text = str(value) if isinstance(value, str | Path) else ""
-    if not 0 < len(text) <= MAX_PATH or "\0" in text:
+    possible = 0 < len(text) <= MAX_PATH and "\0" not in text
+    if possible:
+        try:
+            os.fsencode(text)
+        except UnicodeEncodeError:
+            possible = False
+    if not possible:
         raise ValueError(f"{name} {quoted(value)} is not possible; allowed: a path")
     return Path(value)
 

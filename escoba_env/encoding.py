@@ -11,7 +11,7 @@ index means is a new version, and a policy trained on another version is refused
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,8 @@ VERSIONS = {
     "planes": 1,
     "history": 1,
 }
+SPACE_KEY = "escoba_encoding"
+"""Attribute of an observation space that says what observations are; see ``Encoding.as_dict``."""
 MEMORIES = ("perfect", "visible")
 DTYPES = ("float32", "uint8")
 
@@ -238,6 +240,36 @@ class Encoding:
         default = {"episode": "round", "memory": "perfect", "dtype": "float32"}
         parts = [f", {key}={value!r}" for key, value in options.items() if value != default[key]]
         return f"Encoding({self.name!r}, {self.rules!r}{''.join(parts)})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns what the encoding is made of as plain values, for :meth:`from_dict`."""
+        return {
+            "name": self.name,
+            "version": self.version,
+            "rules": self.rules.as_dict(),
+            "episode": self.episode,
+            "memory": self.memory,
+            "dtype": str(self.dtype),
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Encoding:
+        """Makes the encoding that :meth:`as_dict` described.
+
+        Raises:
+            ValueError: If this version does not write it.
+        """
+        arguments = {key: value for key, value in content.items() if key != "version"}
+        try:
+            encoding = cls(**arguments)
+        except TypeError as error:
+            raise ValueError(f"encoding {dict(content)!r:.200} is not possible: {error}") from None
+        if content.get("version") != encoding.version:
+            raise ValueError(
+                f"encoding {encoding.name!r} is of version {content.get('version')!r}; this "
+                f"version writes {encoding.version}"
+            )
+        return encoding
 
     def layout(self) -> dict[str, Section]:
         """Returns every section by name, in the order of their columns."""

@@ -20,6 +20,8 @@ def check_records(rules: Rules, records: Records, *, views: bool) -> None:
     """Checks game records that come from a file or from elsewhere.
 
     The kernels trust every record that they are given: one that says ``turn=100`` ends the process.
+    This refuses what they cannot take. Like ``check_position`` it sees that cards, hands, piles,
+    log and legal actions fit each other, but not that scores are those of the rounds before.
 
     Args:
         rules: Rules of the table.
@@ -43,7 +45,7 @@ def check_records(rules: Rules, records: Records, *, views: bool) -> None:
     for start in range(0, len(given), _AT_ONCE):
         # A copy is aligned and writeable, which compiled kernels rely on.
         part = copy_records(given[start : start + _AT_ONCE])
-        bad = first_impossible(lower(rules), part, MAX_COUNT)
+        bad = first_impossible(lower(rules), part, MAX_COUNT, MAX_COUNT)
         kind = (part["viewer"] == part["turn"]) & (part["phase"] == PLAYING)
         if not views:
             kind = part["viewer"] == NOBODY
@@ -62,4 +64,4 @@ def _why(rules: Rules, record: Any) -> str:
         check_position(rules, record)
     except ValueError as error:
         return str(error)
-    return "the cards that its view does not show do not add up"
+    return "it contradicts itself in what a view does not show"

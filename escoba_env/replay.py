@@ -23,7 +23,7 @@ from escoba_env.cards import card_name, parse_cards
 from escoba_env.checks import path_of, quoted, real, whole
 from escoba_env.engine import batch as kernels
 from escoba_env.engine.record import NOBODY, copy_records
-from escoba_env.files import write_whole
+from escoba_env.files import read_whole, write_whole
 from escoba_env.game import Game
 from escoba_env.notation import Move, parse_move
 from escoba_env.policies import PolicyLike, load_policy, name_of
@@ -322,18 +322,13 @@ class Replay:
             ReplayError: If it cannot be read, or is no replay; see :meth:`from_dict`.
         """
         try:
-            file = path_of("replay", path)
+            text = read_whole(path, MAX_BYTES, name="replay")
         except ValueError as error:
             raise ReplayError(str(error)) from None
         try:
-            size = file.stat().st_size
-            content = json.loads(file.read_bytes()) if size <= MAX_BYTES else None
-        except OSError as error:
-            raise ReplayError(f"replay {path} cannot be read: {error.strerror}") from None
+            content = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ReplayError(f"replay {path} is not JSON: {error}") from None
-        if size > MAX_BYTES:
-            raise ReplayError(f"replay {path} is larger than {MAX_BYTES} bytes")
         try:
             return cls.from_dict(content)
         except ReplayError as error:

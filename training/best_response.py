@@ -28,7 +28,7 @@ from rich.console import Console
 
 from escoba_env.evaluation import Evaluation, cores, evaluate
 from escoba_env.evaluation.seeds import draw_seed
-from escoba_env.files import write_whole
+from escoba_env.files import MAX_TEXT, read_whole, write_whole
 from escoba_env.policies import load_policy
 from escoba_env.policies.learned import LearnedPolicy
 from escoba_env.rules import make_rules
@@ -151,7 +151,7 @@ def for_card(folder: Path) -> dict[str, Any]:
     """
     kept = ["seed", "deals", "decisions", "best_after", "from_the_policys_weights"]
     try:
-        content = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+        content = json.loads(read_whole(folder / RESULT, MAX_TEXT))
         search = {**content["search"], **_rounded(content["search"])}
         kept += [key for key in ("won", "drawn", "lost") if key in content]
         return {**_rounded(content), **{key: content[key] for key in kept}, "search": search}

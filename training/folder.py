@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 from filelock import FileLock, Timeout
 
-from escoba_env.files import write_whole
+from escoba_env.files import MAX_LINES, read_whole, write_whole
 
 from .config import AnySettings, ConfigError, Settings, load_settings
 
@@ -167,26 +167,17 @@ class Folder:
         keep_until(self.evaluations, decisions, "decisions", "against")
 
 
-def check_regular(path: Path) -> None:
-    """Checks that something is a file with an end, and no device or pipe.
-
-    Raises:
-        ValueError: If not.
-    """
-    if not path.is_file():
-        raise ValueError("it is no file" if path.exists() else "there is no such file")
-
-
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """Reads a file of JSON lines; there are none if it is not there.
 
     Raises:
         ConfigError: If a line is damaged.
+        ValueError: If it cannot be read.
     """
-    if not path.is_file():
+    if not path.exists():
         return []
     found = []
-    for number, text in enumerate(path.read_bytes().splitlines(), 1):
+    for number, text in enumerate(read_whole(path, MAX_LINES).splitlines(), 1):
         try:
             line = json.loads(text)
         except (ValueError, RecursionError):

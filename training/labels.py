@@ -28,14 +28,12 @@ from escoba_env.cards import NUM_ACTIONS
 from escoba_env.checks import one_of, whole
 from escoba_env.engine.record import EPISODES, STATE, TWELFTHS, lower, pick_records
 from escoba_env.evaluation.pool import Load, UnitOfWork
-from escoba_env.files import write_whole
+from escoba_env.files import MAX_TENSORS, check_regular, write_whole
 from escoba_env.policies import Policy
 from escoba_env.policies.match_odds import bend, bends_at, score_shares, scores_of, sides_to_move
 from escoba_env.records import check_records
 from escoba_env.rules import Rules, make_rules
 from escoba_env.solver import Memory, SolverLimitError, make_memory, solvable, solve_views
-
-from .folder import check_regular
 
 TEACHER = "teacher"
 """As a behaviour: whatever has the highest label."""
@@ -372,7 +370,7 @@ def about_shard(path: Path) -> dict[str, Any]:
 def _open_shard(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Opens a shard; whatever is found wrong with it meanwhile is one kind of error."""
     try:
-        check_regular(path)
+        check_regular(path, MAX_TENSORS)
         with safe_open(path, "np") as file:
             yield file, _checked(json.loads((file.metadata() or {})["about"]))
     except LabelError:

@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from escoba_env.checks import whole
-from escoba_env.files import write_whole
+from escoba_env.files import MAX_TENSORS, check_regular, write_whole
 
 from .config import ConfigError
-from .folder import check_regular
 
 _DAMAGE = (
     *(RuntimeError, LookupError, ValueError, EOFError, OSError, TypeError, AttributeError),
@@ -51,7 +50,7 @@ def resume_point(path: Path) -> Iterator[Content]:
         ConfigError: If it is damaged.
     """
     try:
-        check_regular(path)
+        check_regular(path, MAX_TENSORS)
         yield Content(torch.load(path, weights_only=True))
     except ConfigError:
         raise

@@ -35,9 +35,10 @@ from rich.console import Console
 
 from escoba_env.batch import Batch
 from escoba_env.checks import whole
-from escoba_env.cli.common import read_whole
+from escoba_env.cli.common import read_whole as read_number
 from escoba_env.evaluation import evaluate
 from escoba_env.evaluation.pool import MAX_WORKERS, cores
+from escoba_env.files import MAX_TEXT, read_whole
 from escoba_env.policies import load_policy
 from escoba_env.policies.checkpoint import Card
 from escoba_env.policies.learned import LearnedPolicy
@@ -151,8 +152,8 @@ class RunFolder(Folder):
         if not self.rllib.exists():
             return {}
         try:
-            progress: dict[str, Any] = json.loads(self.progress.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            progress: dict[str, Any] = json.loads(read_whole(self.progress, MAX_TEXT))
+        except ValueError as error:
             raise ConfigError(f"{self.rllib} cannot be resumed from: {error}") from error
         return progress
 
@@ -491,7 +492,7 @@ def _connected(address: str | None, env_runners: int) -> Iterator[None]:
 def main(
     config: ConfigArgument,
     env_runners: Annotated[
-        int, typer.Option(parser=read_whole, metavar="N", help="Processes that play.")
+        int, typer.Option(parser=read_number, metavar="N", help="Processes that play.")
     ] = 2,
     address: Annotated[
         str | None, typer.Option(help="Of a Ray cluster, or auto; default: this machine alone.")

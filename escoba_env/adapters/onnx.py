@@ -3,7 +3,9 @@
 A file has the inputs ``observation`` float32 (n, ...) and ``action_mask`` bool (n, 43), the outputs
 ``logits`` float32 (n, 43) and, if it estimates the return, ``value`` float32 (n,); and a card as
 JSON in its metadata under ``escoba_card``: what the observations are (see ``PolicyCard``). Loading
-one runs no code, reads no other file, and refuses whatever does not fit.
+one runs no code, reads no other file, and refuses whatever does not fit: operations that are not
+ONNX's own, and more work than a network that scores actions has (see ``onnx_bounds``). What a
+network may still do is to take a few seconds when it is loaded, or memory while it plays.
 
 ``save_onnx`` writes a network of any framework on top of torch, and needs torch. Playing needs
 onnxruntime and onnx alone.
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,12 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escoba_env.adapters import require
+from escoba_env.adapters.onnx_bounds import check_bounds
 from escoba_env.cards import NUM_ACTIONS
 from escoba_env.encoding import VERSIONS, Encoding
-from escoba_env.files import write_whole
+from escoba_env.files import brief, read_whole, write_whole
 from escoba_env.policies.base import Policy
 from escoba_env.policies.checkpoint import CheckpointError, PolicyCard, parse_card
-from escoba_env.policies.scoring import CardPolicy, ScoringPolicy
+from escoba_env.policies.scoring import CardPolicy, ScoringPolicy, random_rows
 
 if TYPE_CHECKING:
     import torch
@@ -40,6 +44,8 @@ MAX_BYTES = 1 << 30
 
 _TRIALS = (1, 3)
 """Numbers of rows that an export is tried with: a network may have been written for one alone."""
+_TRIAL_SECONDS = 5.0
+"""Longest time for the few decisions that a file is tried with; a network takes milliseconds."""
 _TOLERANCE = 1e-4
 
 
@@ -94,11 +100,13 @@ def export_onnx(
     onnx = _onnx()
     require("onnxscript", "onnx", at_least="0.5")
     torch: Any = require("torch", "learned", at_least="2.8")
+    from escoba_env.adapters.torch_module import network_outputs
+
     was_training = module.training
     module.eval()
     try:
-        observation, mask = _random_rows(encoding, 2)
-        outputs = _outputs(module, observation, mask)
+        observation, mask = random_rows(encoding, 2)
+        outputs = network_outputs(module, observation, mask)
         rows = torch.export.Dim("n", min=1)
         try:
             with _quietly():
@@ -118,8 +126,8 @@ def export_onnx(
         content = model.SerializeToString()
         policy = ONNXPolicy(content, where=str(path))
         for trial in _TRIALS:
-            observation, mask = _random_rows(encoding, trial)
-            expected = _outputs(module, observation, mask)
+            observation, mask = random_rows(encoding, trial)
+            expected = network_outputs(module, observation, mask)
             found = policy.run(observation, mask)
             for here, there in zip(expected, found, strict=True):
                 if not np.allclose(here, there, rtol=_TOLERANCE, atol=_TOLERANCE):
@@ -147,7 +155,7 @@ class ONNXPolicy(CardPolicy):
 
     def __init__(self, content: bytes, *, sample: bool = False, where: str = "ONNX file") -> None:
         onnx = _onnx()
-        runtime: Any = require("onnxruntime", "onnx", at_least="1.18")
+        self._runtime: Any = require("onnxruntime", "onnx", at_least="1.18")
         try:
             model = onnx.load_model_from_string(content)
         except Exception as error:  # noqa: BLE001  (whatever it raises, it is no model)
@@ -161,19 +169,35 @@ class ONNXPolicy(CardPolicy):
         if len(card[0]) > MAX_CARD:
             raise CheckpointError(f"the card of {where} is larger than {MAX_CARD} bytes")
         super().__init__(parse_card(card[0], f"the card of {where}", PolicyCard), sample=sample)
-        if _keeps_elsewhere(model):
-            raise CheckpointError(f"{where} keeps numbers in other files; allowed: one file")
-        options = runtime.SessionOptions()
+        try:
+            check_bounds(onnx, model)
+        except Exception as error:  # noqa: BLE001  (what infers shapes has errors of its own)
+            raise CheckpointError(f"{where} is not possible: {brief(str(error))}") from None
+        # The runtime gets what has been checked, written anew: a file can be read in two ways.
+        model.DiscardUnknownFields()
+        del model.metadata_props[:]
+        checked = model.SerializeToString()
+        # What takes long is seen first without optimization, which would itself run it, unlimited.
+        self._session = self._start(checked, where, optimized=False)
+        self._check_interface(where)
+        self._session = self._start(checked, where, optimized=True)
+
+    def _start(self, model: bytes, where: str, *, optimized: bool) -> Any:
+        options = self._runtime.SessionOptions()
+        # A file can be an ONNX model to one reader and the runtime's own format to another.
+        options.add_session_config_entry("session.load_model_format", "ONNX")
         # A pool of threads beside torch's and NumPy's slows all of them down.
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 4
+        if not optimized:
+            levels = self._runtime.GraphOptimizationLevel
+            options.graph_optimization_level = levels.ORT_DISABLE_ALL
         try:
-            self._session = runtime.InferenceSession(
-                content, options, providers=["CPUExecutionProvider"], enable_fallback=False
+            return self._runtime.InferenceSession(
+                model, options, providers=["CPUExecutionProvider"], enable_fallback=False
             )
         except Exception as error:  # noqa: BLE001  (its errors have no common base)
             raise CheckpointError(f"{where} cannot be run: {error}") from None
-        self._check_interface(where)
 
     @classmethod
     def load(cls, path: str | Path, **options: Any) -> ONNXPolicy:
@@ -190,18 +214,10 @@ class ONNXPolicy(CardPolicy):
         unknown = set(options) - {"sample"}
         if unknown:
             raise ValueError(f"policy option {min(unknown)!r} is unknown; allowed: sample")
-        path = Path(path)
         try:
-            # A device or a pipe may have no end.
-            if path.exists() and not path.is_file():
-                raise CheckpointError(f"{path} is no file")
-            if path.stat().st_size > MAX_BYTES:
-                raise CheckpointError(f"{path} is larger than {MAX_BYTES} bytes")
-            content = path.read_bytes()
-        except (OSError, ValueError) as error:
-            if isinstance(error, CheckpointError):
-                raise
-            raise CheckpointError(f"{path} cannot be read: {error}") from None
+            content = read_whole(path, MAX_BYTES)
+        except ValueError as error:
+            raise CheckpointError(str(error)) from None
         return cls(content, where=str(path), **options)
 
     def score(
@@ -220,10 +236,15 @@ class ONNXPolicy(CardPolicy):
         self, observations: NDArray[np.float32], masks: NDArray[np.bool_]
     ) -> list[NDArray[np.float32]]:
         """Runs the network; returns its outputs, logits first."""
+        return self._run(observations, masks)
+
+    def _run(
+        self, observations: NDArray[np.float32], masks: NDArray[np.bool_], options: Any = None
+    ) -> list[NDArray[np.float32]]:
         feed = {"observation": observations, "action_mask": masks}
         try:
             outputs: list[NDArray[np.float32]] = self._session.run(
-                self._outputs, {name: feed[name] for name in self._inputs}
+                self._outputs, {name: feed[name] for name in self._inputs}, options
             )
         except Exception as error:  # its errors have no common base
             raise ValueError(f"policy {self.name!r} cannot be run: {error}") from error
@@ -263,11 +284,19 @@ class ONNXPolicy(CardPolicy):
                 f"{where} has inputs {self._inputs} and outputs {self._outputs}; allowed: "
                 f"observation and action_mask, logits and perhaps value"
             )
-        for rows in _TRIALS:
-            try:
-                self.run(*_random_rows(self.encoding, rows))
-            except ValueError as error:
-                raise CheckpointError(f"{where}: {error}") from None
+        options = self._runtime.RunOptions()
+        options.log_severity_level = 4
+        timer = threading.Timer(_TRIAL_SECONDS, setattr, (options, "terminate", True))
+        timer.daemon = True
+        timer.start()
+        try:
+            for rows in _TRIALS:
+                self._run(*random_rows(self.encoding, rows), options)
+        except ValueError as error:
+            slow = f"it takes longer than {_TRIAL_SECONDS:g} s for a few decisions"
+            raise CheckpointError(f"{where}: {slow if options.terminate else error}") from None
+        finally:
+            timer.cancel()
 
 
 def export_policy(policy: Policy, path: str | Path) -> None:
@@ -313,61 +342,6 @@ def _quietly() -> Iterator[None]:
 
 def _onnx() -> Any:
     onnx: Any = require("onnx", "onnx", at_least="1.16")
-    importlib.import_module("onnx.helper")
+    for part in ("helper", "numpy_helper", "shape_inference"):
+        importlib.import_module(f"onnx.{part}")
     return onnx
-
-
-def _keeps_elsewhere(message: Any) -> bool:
-    """Whether a model, or a part of one, has a tensor whose numbers are in another file."""
-    if message.DESCRIPTOR.name == "TensorProto":
-        return bool(message.external_data) or bool(message.data_location)
-    for field, value in message.ListFields():
-        if field.message_type is not None:
-            parts = [value] if hasattr(value, "ListFields") else value
-            if any(_keeps_elsewhere(part) for part in parts):
-                return True
-    return False
-
-
-def _random_rows(encoding: Encoding, rows: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    rng = np.random.default_rng(rows)
-    observations = rng.random((rows, *encoding.shape), np.float32)
-    masks = rng.random((rows, NUM_ACTIONS)) < 0.2
-    masks[:, rows] = True
-    return observations, masks
-
-
-def _outputs(
-    module: Any, observation: NDArray[np.float32], mask: NDArray[np.bool_]
-) -> list[NDArray[np.float32]]:
-    """What a network says, as a list of arrays.
-
-    Raises:
-        ValueError: If that is not what it should say.
-    """
-    import torch
-
-    try:
-        with torch.no_grad():
-            outputs = module(torch.from_numpy(observation), torch.from_numpy(mask))
-    except Exception as error:  # somebody's network
-        raise ValueError(
-            f"network {type(module).__name__} cannot be called with observations "
-            f"{observation.shape} and masks {mask.shape}: {type(error).__name__}: {error}"
-        ) from error
-    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-    rows = len(observation)
-    allowed = [(rows, NUM_ACTIONS), (rows,)][: len(outputs)]
-    found = [tuple(getattr(output, "shape", ())) for output in outputs]
-    if found != allowed:
-        raise ValueError(
-            f"network {type(module).__name__} returns shapes {found} for {rows} rows; allowed: "
-            f"logits {(rows, NUM_ACTIONS)}, or these and values {(rows,)}"
-        )
-    arrays = [output.float().numpy() for output in outputs]
-    # Those of illegal actions may be minus infinity.
-    if not np.isfinite(arrays[0][mask]).all():
-        raise ValueError(
-            f"network {type(module).__name__} scores legal actions with numbers that are not finite"
-        )
-    return arrays

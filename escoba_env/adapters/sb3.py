@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from escoba_env.adapters import require
 from escoba_env.cards import NUM_ACTIONS
-from escoba_env.encoding import Encoding
-from escoba_env.policies.scoring import ScoringPolicy
+from escoba_env.encoding import SPACE_KEY, Encoding
+from escoba_env.policies.scoring import ScoringPolicy, as_encoding
 
 # Before what is imported from it, so that an error says what to install.
 require("torch", "learned", at_least="2.8")
@@ -33,7 +33,9 @@ class SB3Policy(ScoringPolicy):
 
     Args:
         model: The model.
-        encoding: What it observes; default: that of the environment that it was made with.
+        encoding: What it observes, an ``Encoding`` (such as ``env.encoding``) or the name of one of
+            ``classic`` with two players; default: that of the environment that it was made with,
+            which a model remembers when it is saved and loaded.
         sample: Draw actions from the policy's probabilities (with ``DQN``, by the softmax of the
             values) instead of taking the best.
         name: Its name; default: the name of its algorithm.
@@ -45,7 +47,7 @@ class SB3Policy(ScoringPolicy):
     def __init__(
         self,
         model: Any,
-        encoding: Encoding | None = None,
+        encoding: Encoding | str | None = None,
         *,
         sample: bool = False,
         name: str | None = None,
@@ -53,11 +55,7 @@ class SB3Policy(ScoringPolicy):
         kind = type(model).__name__
         if encoding is None:
             encoding = _encoding_of(model)
-        if not isinstance(encoding, Encoding):
-            raise ValueError(
-                f"model {kind}: encoding {encoding!r} is not possible; allowed: an Encoding, such "
-                f"as env.encoding, where the model's environment does not tell"
-            )
+        encoding = as_encoding(encoding, f"model {kind}")
         super().__init__(name or kind, encoding, sample=sample)
         self.model = model
         self.network = ModelNetwork(model, encoding)
@@ -196,8 +194,27 @@ class ModelNetwork(nn.Module):
 
 
 def _encoding_of(model: Any) -> Encoding | None:
-    """Finds the encoding of a model's environment, under whatever wrappers."""
+    """Finds the encoding of a model's environment, under whatever wrappers.
+
+    A model that was loaded without one has the space of its observations.
+    """
     env: Any = model.get_env() if hasattr(model, "get_env") else None
+    if env is None:
+        space, last = model.observation_space, getattr(model, "_last_obs", None)
+        if isinstance(space, spaces.Dict):
+            space = space.spaces.get("observation")
+            last = last.get("observation") if isinstance(last, dict) else None
+        content = getattr(space, SPACE_KEY, None)
+        if content is None:
+            return None
+        # Wrappers such as VecNormalize keep the space, but not the range of what is in it.
+        if last is not None and not ((space.low <= last) & (last <= space.high)).all():
+            raise ValueError(
+                f"model {type(model).__name__} was trained on observations that VecNormalize or "
+                f"another wrapper has changed, which is not in its file; allowed: a model that is "
+                f"loaded with its environment, load(path, env=VecNormalize.load(...))"
+            )
+        return Encoding.from_dict(content)
     while env is not None and hasattr(env, "venv"):
         env = env.venv
     encoding = getattr(env, "encoding", None)

@@ -1,8 +1,8 @@
 """Which game records the kernels can take: records that come from a file may hold anything.
 
-The kernels index arrays by what a record says and never check it. ``position.check_position`` says
-in words what is wrong with one record; this finds the first such record among many, a thousand
-times faster.
+The kernels index arrays by what a record says and never check it. This finds the first record among
+many that they could not take, in a microsecond a record. ``position.check_position`` checks one
+record for all that must agree in it, and says in words what does not.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ from escoba_env.engine.record import (
 
 
 @entry
-def first_impossible(spec, states, most):
+def first_impossible(spec, states, most_points, most_rounds):
     """Position of the first record that is no possible game or view, or -1.
 
     Args:
         spec: Lowered rules, dtype ``SPEC``, shape (1,).
         states: Records of dtype ``STATE``, shape (n,), with any content.
-        most: Highest score, in twelfths, and number of rounds.
+        most_points: Highest score, in twelfths.
+        most_rounds: Highest number of rounds.
     """
     for i in range(len(states)):
-        if not is_possible(spec[0], states[i], most):
+        if not is_possible(spec[0], states[i], most_points, most_rounds):
             return i
     return -1
 
 
 @kernel
-def is_possible(spec, s, most):
+def is_possible(spec, s, most_points, most_rounds):
     """Whether a record is a possible game or view. Each check relies on those before it."""
     return (
-        numbers_fit(spec, s, most)
+        numbers_fit(spec, s, most_points, most_rounds)
         and cards_fit(spec, s)
         and piles_fit(spec, s)
         and hands_fit(spec, s)
@@ -51,7 +52,7 @@ def is_possible(spec, s, most):
 
 
 @kernel
-def numbers_fit(spec, s, most):
+def numbers_fit(spec, s, most_points, most_rounds):
     """Whether seats, phase, counts and scores are in their ranges."""
     players = spec["players"]
     if not (0 <= s["turn"] < players and 0 <= s["dealer"] < players):
@@ -65,7 +66,7 @@ def numbers_fit(spec, s, most):
         return False
     if s["seed"] < 0 or s["game_index"] < 0:
         return False
-    if not (0 <= s["round_index"] <= most and 0 <= s["turn_index"] <= NUM_IDS):
+    if not (0 <= s["round_index"] <= most_rounds and 0 <= s["turn_index"] <= NUM_IDS):
         return False
     for seat in range(4):
         cards = NUM_CARDS if seat < players else 0
@@ -73,7 +74,7 @@ def numbers_fit(spec, s, most):
             return False
         if seat >= players and (s["hands"][seat] or s["piles"][seat]):
             return False
-        points = most if seat < spec["sides"] else 0
+        points = most_points if seat < spec["sides"] else 0
         if not (0 <= s["scores"][seat] <= points and 0 <= s["round_points"][seat] <= points):
             return False
     return True

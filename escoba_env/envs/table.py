@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from escoba_env.batch import IllegalActionError
 from escoba_env.cards import NUM_ACTIONS, NUM_CARDS, NUM_IDS, card_name
 from escoba_env.checks import integer, one_of, quoted
-from escoba_env.encoding import Encoding, Section
+from escoba_env.encoding import SPACE_KEY, Encoding, Section
 from escoba_env.engine import batch as kernels
 from escoba_env.engine.encode import encode_states
 from escoba_env.engine.outlook import WORK
@@ -82,8 +82,15 @@ def penalty_of(rules: Rules, reward: str) -> float:
 
 
 def box_of(encoding: Encoding) -> spaces.Box:
-    """Makes the space of an encoding's observations."""
-    return spaces.Box(encoding.low, encoding.high, dtype=encoding.dtype.type)
+    """Makes the space of an encoding's observations, which says what they are.
+
+    Frameworks keep a space with the model that was trained in it: that is how a model that comes
+    out of a file is known to read this encoding. A wrapper that changes observations makes another
+    space.
+    """
+    space = spaces.Box(encoding.low, encoding.high, dtype=encoding.dtype.type)
+    vars(space)[SPACE_KEY] = encoding.as_dict()
+    return space
 
 
 def reset_options(options: Mapping[str, Any] | None) -> dict[str, Any]:

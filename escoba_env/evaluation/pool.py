@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, Protocol, TypeAlias, cast
 
 from escoba_env.batch import MAX_SEED
 from escoba_env.checks import path_of, quoted, whole
+from escoba_env.files import MAX_LINES, check_regular
 from escoba_env.policies import Policy, load_policy
 from escoba_env.version import package_version
 
@@ -161,6 +162,8 @@ class Store:
         self._known: dict[str, tuple[Any, int]] = {}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self.path.exists():
+                check_regular(self.path, MAX_LINES, name="results")
             with self.path.open("a+b") as file, _locked(file):
                 lines = self._whole_lines(file)
         except OSError as error:

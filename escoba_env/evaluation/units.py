@@ -22,6 +22,7 @@ from escoba_env.checks import quoted, whole
 from escoba_env.engine.record import TWELFTHS
 from escoba_env.evaluation.playout import play_out
 from escoba_env.evaluation.pool import AnyWorkers, Load, Store, StoreError, run_units
+from escoba_env.files import MAX_TENSORS, read_whole
 from escoba_env.policies import PolicyLike, load_policy, policy_files, split_options
 from escoba_env.rules import Rules
 
@@ -401,6 +402,6 @@ def identify(policy: PolicyLike) -> str:
     for value in (name, *options.values()):
         files = policy_files(value) if isinstance(value, str) else []
         if files:
-            content = b"".join(file.read_bytes() for file in files)
+            content = b"".join(read_whole(file, MAX_TENSORS) for file in files)
             digests.append(f" sha256={hashlib.sha256(content).hexdigest()[:16]}")
     return str(policy) + "".join(digests)

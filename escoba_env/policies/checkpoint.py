@@ -2,13 +2,25 @@
 
 A checkpoint is ``policy.safetensors`` (weights, no code) and ``card.json`` (what they are for).
 Loading reads numbers and JSON, never runs anything, and refuses whatever does not fit.
+
+**Overwriting.** Two files cannot be replaced in one step, and no system but Linux can exchange two
+folders. So the card decides. New weights are written beside the old ones, into
+``policy-DIGEST.safetensors`` with the digest of the new card; the new card replaces the old one,
+which is the one step that counts; then the new weights replace the old ones under their usual name.
+A reader takes the weights with the digest of the card, if they are there, or else the usual ones,
+whose metadata names the digest of their card: that is how it notices that it has read the card of
+one checkpoint and the weights of another, and reads again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import shutil
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -19,6 +31,17 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
+from escoba_env.checks import path_of
+from escoba_env.files import (
+    SCRATCH,
+    brief,
+    locked_folder,
+    patiently,
+    read_whole,
+    remove_abandoned,
+    sync_folder,
+    write_whole,
+)
 from escoba_env.rules import Rules, RulesError, make_rules
 
 FORMAT_VERSION = 1
@@ -26,6 +49,13 @@ WEIGHTS = "policy.safetensors"
 CARD = "card.json"
 MAX_BYTES = {CARD: 1 << 20, WEIGHTS: 1 << 30}
 """A file larger than this is refused before it is read."""
+
+_CARD_DIGEST = "card_sha256"
+"""Entry of the weights' metadata: digest of the card that they were written with."""
+_PENDING = re.compile(r"policy-[0-9a-f]{32}\.safetensors")
+_LOOKS = 3
+"""How often card and weights that do not belong together are read again, unchanged."""
+_PAUSE = 0.01
 
 Width = Annotated[int, Field(ge=1, le=1 << 16)]
 
@@ -80,7 +110,9 @@ class Card(PolicyCard):
 def save_checkpoint(
     folder: str | Path, card: Card, tensors: dict[str, NDArray[np.float32]]
 ) -> None:
-    """Writes a checkpoint whole: a reader sees the old one or the new one, never a half.
+    """Writes a checkpoint in one step: a reader gets the old one or the new one, whole.
+
+    That holds wherever the process is killed, too. Several processes may save and load at a time.
 
     Args:
         folder: Folder of the checkpoint; if it is one already, card and weights are replaced and
@@ -89,42 +121,64 @@ def save_checkpoint(
         tensors: Its weights by name.
 
     Raises:
-        CheckpointError: If ``folder`` is something else than a checkpoint.
+        CheckpointError: If ``folder`` is something else than a checkpoint, or cannot be written.
     """
-    target = Path(folder)
-    if target.exists():
-        try:
-            read_card(target)
-        except CheckpointError:
-            raise CheckpointError(
-                f"{target} exists and is not a checkpoint; it is left as it is"
-            ) from None
+    target = _folder_of(folder)
+    text = json.dumps(card.model_dump(mode="json"), indent=2, ensure_ascii=False).encode() + b"\n"
+    arrays = {key: np.ascontiguousarray(value) for key, value in tensors.items()}
+    weights = save_tensors(arrays, {_CARD_DIGEST: _digest(text)})
+    try:
+        if not target.exists():
+            _save_new(target, text, weights)
+            return
+        refused = CheckpointError(f"{target} exists and is not a checkpoint; it is left as it is")
+        if not target.is_dir():
+            raise refused
+        with locked_folder(target):
+            try:
+                read_card(target)
+            except CheckpointError:
+                raise refused from None
+            _overwrite(target, text, weights)
+    except OSError as error:
+        raise CheckpointError(
+            f"checkpoint {brief(str(target))} cannot be written: {error.strerror or error}"
+        ) from None
+    except ValueError as error:
+        raise CheckpointError(str(error)) from None
+
+
+def _save_new(target: Path, card: bytes, weights: bytes) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    remove_abandoned(target.parent)
+    scratch = Path(tempfile.mkdtemp(SCRATCH, f".{target.name[:100]}-", target.parent))
     try:
         scratch.chmod(0o755)
-        arrays = {key: np.ascontiguousarray(value) for key, value in tensors.items()}
-        (scratch / WEIGHTS).write_bytes(save_tensors(arrays))
-        text = json.dumps(card.model_dump(mode="json"), indent=2, ensure_ascii=False)
-        (scratch / CARD).write_text(text + "\n", encoding="utf-8")
-        if target.exists():
-            # A folder cannot be renamed over one that is not empty.
-            old = Path(tempfile.mkdtemp(prefix=f".{target.name}-old-", dir=target.parent))
-            before = old / "checkpoint"
-            target.replace(before)
-            try:
-                scratch.replace(target)
-            except BaseException:
-                before.replace(target)
-                raise
-            for path in before.iterdir():
-                if path.name not in (CARD, WEIGHTS):
-                    path.replace(target / path.name)
-            shutil.rmtree(old)
-        else:
-            scratch.replace(target)
+        write_whole(scratch / WEIGHTS, weights)
+        write_whole(scratch / CARD, card)
+        scratch.replace(target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    sync_folder(target.parent)
+
+
+def _overwrite(target: Path, card: bytes, weights: bytes) -> None:
+    """Replaces a checkpoint; see the top of this file. The folder is locked."""
+    new = target / _weights_of(card)
+    try:
+        write_whole(new, weights)
+        write_whole(target / CARD, card)
+    except BaseException:
+        if (target / CARD).read_bytes() != card:
+            new.unlink(missing_ok=True)
+        raise
+    patiently(lambda: new.replace(target / WEIGHTS))
+    sync_folder(target)
+    for path in target.iterdir():
+        # What a killed save left.
+        if _PENDING.fullmatch(path.name):
+            with suppress(OSError):
+                path.unlink()
 
 
 def load_checkpoint(folder: str | Path) -> tuple[Card, dict[str, NDArray[np.float32]]]:
@@ -134,17 +188,21 @@ def load_checkpoint(folder: str | Path) -> tuple[Card, dict[str, NDArray[np.floa
         CheckpointError: If a file is missing, damaged, or says something this version does not
             know.
     """
-    folder = Path(folder)
-    for name, limit in MAX_BYTES.items():
-        if not (folder / name).is_file():
-            inside = folder / "checkpoint"
-            hint = f"; {inside} may be meant" if inside.is_dir() else ""
-            raise CheckpointError(f"{folder} is not a checkpoint: it has no {name}{hint}")
-        if (folder / name).stat().st_size > limit:
-            raise CheckpointError(f"{folder / name} is larger than {limit} bytes")
-    card = read_card(folder)
+    folder = _folder_of(folder)
     try:
-        tensors = load_tensors((folder / WEIGHTS).read_bytes())
+        for name in (CARD, WEIGHTS):
+            if not (folder / name).exists():
+                inside = folder / "checkpoint"
+                hint = f"; {inside} may be meant" if inside.is_dir() else ""
+                raise CheckpointError(f"{folder} is not a checkpoint: it has no {name}{hint}")
+    except OSError as error:
+        raise CheckpointError(
+            f"checkpoint {brief(str(folder))} cannot be read: {error.strerror or error}"
+        ) from None
+    text, content = _read_pair(folder)
+    card = parse_card(text, str(folder / CARD), Card)
+    try:
+        tensors = load_tensors(content)
     except (SafetensorError, ValueError, KeyError, OverflowError) as error:
         raise CheckpointError(
             f"{folder / WEIGHTS} is not a safetensors file, or is damaged: {error}"
@@ -157,18 +215,85 @@ def load_checkpoint(folder: str | Path) -> tuple[Card, dict[str, NDArray[np.floa
     return card, tensors
 
 
+def _read_pair(folder: Path) -> tuple[bytes, bytes]:
+    """Reads card and weights that were written together.
+
+    Where neither is changing, a card with weights of another one has been edited by hand.
+    """
+    pair = _read_card_and_weights(folder)
+    same = 0
+    while _card_of(pair[1]) not in (_digest(pair[0]), None) and same < _LOOKS:
+        time.sleep(_PAUSE)
+        again = _read_card_and_weights(folder)
+        same = same + 1 if again == pair else 0
+        pair = again
+    return pair
+
+
+def _read_card_and_weights(folder: Path) -> tuple[bytes, bytes]:
+    card = _read(folder / CARD)
+    new = folder / _weights_of(card)
+    if new.exists():
+        try:
+            return card, _read(new)
+        except CheckpointError:
+            # Since then it may have got the usual name.
+            if new.exists():
+                raise
+    return card, _read(folder / WEIGHTS)
+
+
+def _folder_of(folder: str | Path) -> Path:
+    try:
+        return path_of("checkpoint", folder)
+    except ValueError as error:
+        raise CheckpointError(str(error)) from None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_whole(path, MAX_BYTES[CARD if path.name == CARD else WEIGHTS])
+    except ValueError as error:
+        raise CheckpointError(str(error)) from None
+
+
+def _digest(card: bytes) -> str:
+    return hashlib.sha256(card).hexdigest()
+
+
+def _weights_of(card: bytes) -> str:
+    """Name of a card's weights until they have replaced those of the card before it."""
+    return f"policy-{_digest(card)[:32]}.safetensors"
+
+
+def _card_of(weights: bytes) -> str | None:
+    """Digest of the card that weights were written with; those of old versions have none."""
+    size = int.from_bytes(weights[:8], "little")
+    try:
+        digest = json.loads(weights[8 : 8 + min(size, 1 << 20)])["__metadata__"][_CARD_DIGEST]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return str(digest)
+
+
 def read_card(folder: str | Path) -> Card:
     """Reads a checkpoint's card alone.
 
     Raises:
         CheckpointError: If it is missing, damaged or of another version.
     """
-    path = Path(folder) / CARD
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from None
-    return parse_card(text, str(path), Card)
+    path = _folder_of(folder) / CARD
+    return parse_card(_read(path), str(path), Card)
+
+
+def checkpoint_files(folder: Path) -> list[Path]:
+    """Returns the files that a checkpoint would be loaded from, as far as they are there."""
+    files = [folder / CARD, folder / WEIGHTS]
+    with suppress(CheckpointError):
+        pending = folder / _weights_of(_read(files[0]))
+        if pending.is_file():
+            files[1] = pending
+    return [path for path in files if path.is_file()]
 
 
 AnyCard = TypeVar("AnyCard", bound=PolicyCard)
@@ -228,7 +353,8 @@ def tables_of(card: PolicyCard) -> list[Rules]:
 def shipped_checkpoints() -> list[str]:
     """Names of the shipped checkpoints."""
     names = {p.parent.name for root in checkpoint_roots() for p in root.glob(f"*/{CARD}")}
-    return sorted(names)
+    # One that is being written has a name that begins with a dot.
+    return sorted(name for name in names if not name.startswith("."))
 
 
 def find_checkpoint(name: str) -> Path | None:

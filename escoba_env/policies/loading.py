@@ -21,9 +21,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from escoba_env.checks import quoted, suggestion
+from escoba_env.encoding import Encoding
 from escoba_env.policies.base import Policy
 from escoba_env.policies.builtin import CountingPolicy, GreedyPolicy, RandomPolicy
-from escoba_env.policies.checkpoint import CARD, WEIGHTS, find_checkpoint, shipped_checkpoints
+from escoba_env.policies.checkpoint import (
+    checkpoint_files,
+    find_checkpoint,
+    shipped_checkpoints,
+)
 from escoba_env.policies.function import FunctionPolicy
 from escoba_env.policies.ismcts import CheatingISMCTSPolicy, ISMCTSPolicy
 from escoba_env.policies.search import CheatingSearchPolicy, SearchPolicy
@@ -43,6 +48,8 @@ ENTRY_POINTS = "escoba_env.policies"
 """Group of entry points by which an installed package gives its policies names."""
 
 ONNX = ".onnx"
+PICKLES = (".zip", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
+"""Files of other libraries that can run code when they are loaded."""
 
 PolicyLike: TypeAlias = Any
 """What ``load_policy`` takes: a name, a path, a ``Policy``, a function, a model of SB3."""
@@ -50,7 +57,7 @@ PolicyLike: TypeAlias = Any
 _FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
-def load_policy(policy: PolicyLike) -> Policy:
+def load_policy(policy: PolicyLike, encoding: Encoding | str | None = None) -> Policy:
     """Loads a policy.
 
     Args:
@@ -66,9 +73,15 @@ def load_policy(policy: PolicyLike) -> Policy:
               ``search:worlds=64``, ``runs/one/checkpoint:sample=true`` or
               ``package.module:factory:depth=2``;
             * a ``Policy``, which is returned as it is;
-            * a model of Stable-Baselines3 or sb3-contrib (see ``adapters.sb3``);
-            * a function ``(observation, mask) -> action`` of the encoding ``compact``; for others
-              make a ``FunctionPolicy``.
+            * a model of Stable-Baselines3 or sb3-contrib (see ``adapters.sb3``), also one that
+              was loaded: ``load_policy(MaskablePPO.load("m.zip"))``;
+            * a torch network ``forward(observation, action_mask) -> logits`` with the argument
+              ``encoding`` (see ``adapters.torch_module``);
+            * a function ``(observation, mask) -> action``; for more make a ``FunctionPolicy``.
+        encoding: What a model, network or function observes: an ``Encoding``, such as
+            ``env.encoding``, or the name of one of ``classic`` with two players, as in
+            ``load_policy(model, encoding="tactical")``. Default: for a model that of the
+            environment that it was trained in, for a function ``compact``.
 
     Raises:
         ValueError: If there is no such policy, it takes no such option, or a factory fails.
@@ -76,7 +89,9 @@ def load_policy(policy: PolicyLike) -> Policy:
         ModuleNotFoundError: If it needs a package that is not installed; the message names it.
     """
     if not isinstance(policy, str | Path):
-        return _policy_of(policy)
+        return _policy_of(policy, encoding)
+    if encoding is not None:
+        raise _has_its_own_encoding(str(policy), encoding)
     name, options = split_options(str(policy))
     if name in BUILTIN:
         allowed = list(inspect.signature(BUILTIN[name]).parameters)
@@ -113,6 +128,13 @@ def load_policy(policy: PolicyLike) -> Policy:
         return _made(name, registered[name].load, options)
     if _FACTORY.fullmatch(name):
         return _made(name, lambda: _factory(name, suggestion(name, known)), options)
+    if name.endswith(PICKLES):
+        raise ValueError(
+            f"policy {quoted(name)} is refused: loading such a file can run code that is in it; "
+            f"allowed: a checkpoint or a file NAME{ONNX}. If you trust it, load it with its own "
+            f"library and give the model, load_policy(MaskablePPO.load('m.zip')), or write it as a "
+            f"file that everybody can load: export_policy(load_policy(model), 'NAME{ONNX}')"
+        )
     raise ValueError(
         f"policy {quoted(name)} is unknown; allowed: {', '.join(known)}, the folder of a "
         f"checkpoint, a file NAME{ONNX}, or package.module:factory{suggestion(name, known)}"
@@ -173,7 +195,7 @@ def policy_files(name: str) -> list[Path]:
     """
     folder = find_checkpoint(name) if name not in BUILTIN else None
     if folder is not None:
-        return [path for path in (folder / CARD, folder / WEIGHTS) if path.is_file()]
+        return checkpoint_files(folder)
     if name.endswith(ONNX):
         return [Path(name)] if Path(name).is_file() else []
     registered = registered_policies()
@@ -211,26 +233,43 @@ def _module_files(name: str) -> list[Path]:
     return sorted({own, *(Path(file) for file in found if file)})
 
 
-def _policy_of(value: Any) -> Policy:
-    """Makes a policy of an object.
+def _policy_of(value: Any, encoding: Encoding | str | None = None) -> Policy:
+    """Makes a policy of an object, which observes what ``encoding`` says.
 
     Raises:
         ValueError: If that is not possible.
     """
     if not inspect.isclass(value):
         if isinstance(value, Policy) and isinstance(getattr(value, "name", None), str):
+            if encoding is not None:
+                raise _has_its_own_encoding(value.name, encoding)
             return value
         # A model of Stable-Baselines3, without importing that.
         if all(hasattr(value, part) for part in ("predict", "policy", "observation_space")):
             from escoba_env.adapters.sb3 import SB3Policy
 
-            return SB3Policy(value)
+            return SB3Policy(value, encoding)
+        # Who has a network has imported torch.
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.nn.Module):
+            from escoba_env.adapters.torch_module import TorchPolicy
+
+            return TorchPolicy(value, encoding)
         if callable(value):
-            return FunctionPolicy(value)
+            if isinstance(encoding, Encoding):
+                return FunctionPolicy(value, encoding.name, encoding.memory)
+            return FunctionPolicy(value, *([] if encoding is None else [encoding]))
     raise ValueError(
         f"policy {quoted(value)} is not possible; allowed: a name ({', '.join(BUILTIN)}, ...), a "
         f"path, an object with a name and act(views), a model of Stable-Baselines3, or a function "
         f"(observation, mask) -> action"
+    )
+
+
+def _has_its_own_encoding(name: str, encoding: Encoding | str) -> ValueError:
+    return ValueError(
+        f"encoding {encoding!r:.80} is not possible with policy {name!r:.80}, which has its own or "
+        f"needs none; allowed: with a model, network or function"
     )
 
 

@@ -179,6 +179,36 @@ class CardPolicy(ScoringPolicy):
         return self.score(observations, masks)[1]
 
 
+def as_encoding(encoding: Encoding | str | None, called: str) -> Encoding:
+    """Returns an encoding; a name stands for that of ``classic``, two players, rounds.
+
+    Args:
+        encoding: An encoding, or a name of one.
+        called: What reads it, for messages.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    if isinstance(encoding, str):
+        return Encoding(encoding, make_rules("classic"))
+    if isinstance(encoding, Encoding):
+        return encoding
+    raise ValueError(
+        f"{called}: encoding {encoding!r:.80} is not possible; allowed: what it observes, as in "
+        f"load_policy(model, encoding='tactical') for classic with two players, or an Encoding, "
+        f"such as env.encoding, for other rules"
+    )
+
+
+def random_rows(encoding: Encoding, rows: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Makes observations and masks to try a network with; no game's."""
+    rng = np.random.default_rng(rows)
+    observations = rng.random((rows, *encoding.shape), np.float32)
+    masks = rng.random((rows, NUM_ACTIONS)) < 0.2
+    masks[:, rows] = True
+    return observations, masks
+
+
 def encoding_of(card: PolicyCard) -> Encoding:
     """Makes the encoding that a card asks for.
 

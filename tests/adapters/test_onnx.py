@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 import torch
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from test_checkpoint import make_policy
 from torch import nn
 
 from escoba_env import Batch, Encoding, evaluate, load_policy, make_rules
+from escoba_env.adapters import onnx as adapter
 from escoba_env.adapters.onnx import METADATA_KEY, ONNXPolicy, export_policy, save_onnx
 from escoba_env.encoding import VERSIONS
 from escoba_env.policies.checkpoint import CheckpointError
@@ -212,13 +214,190 @@ def _foreign_operator(model: onnx.ModelProto) -> None:
         (_with_card(rules={"players": 7}), "players"),
         (_with_card(surprise=1), "is not a card: surprise"),
         (_external, "in other files"),
-        (_foreign_operator, "cannot be run"),
+        (_foreign_operator, "operation 'RunShell' is of 'evil'; allowed: those of ONNX"),
     ],
 )
 def test_a_file_that_does_not_fit_is_refused(change, message, exported, tmp_path):
     path = changed(exported, tmp_path / "bad.onnx", change)
     with pytest.raises(CheckpointError, match=message):
         load_policy(path)
+
+
+def _before(*nodes: onnx.NodeProto, **numbers: int):
+    """Adds something to a model: its nodes give ``zero``, which is added to the logits."""
+
+    def change(model: onnx.ModelProto) -> None:
+        for node in model.graph.node:
+            node.output[:] = ["raw" if name == "logits" else name for name in node.output]
+        for name, number in numbers.items():
+            array = np.array(number, np.int64)
+            model.graph.initializer.append(numpy_helper.from_array(array, name))
+        model.graph.node.extend(nodes)
+        model.graph.node.append(helper.make_node("Add", ["raw", "zero"], ["logits"]))
+
+    return change
+
+
+def _body(*nodes: onnx.NodeProto) -> onnx.GraphProto:
+    """Of a loop that carries ``x``; its nodes give ``y``."""
+    value = helper.make_tensor_value_info
+    keep = helper.make_node("Identity", ["go"], ["still"])
+    return helper.make_graph(
+        [keep, *nodes], "body",
+        [value("i", TensorProto.INT64, []), value("go", TensorProto.BOOL, []),
+         value("x", TensorProto.FLOAT, None)],
+        [value("still", TensorProto.BOOL, []), value("y", TensorProto.FLOAT, None)],
+    )  # fmt: skip
+
+
+_HALF = helper.make_node("Mul", ["x", "x"], ["y"])
+_LOOP = helper.make_node("Loop", ["trips", "", "raw"], ["zero"], body=_body(_HALF))
+_INNER = helper.make_node("Loop", ["trips", "", "x"], ["y"], body=_body(_HALF))
+_NESTED = helper.make_node("Loop", ["trips", "", "raw"], ["zero"], body=_body(_INNER))
+_COUNTED = helper.make_node("Loop", ["computed", "", "raw"], ["zero"], body=_body(_HALF))
+_COMPUTE = helper.make_node("Mul", ["trips", "trips"], ["computed"])
+_ENDLESS = helper.make_node("Loop", ["", "go", "raw"], ["zero"], body=_body(_HALF))
+_GO = helper.make_node("Constant", [], ["go"], value=helper.make_tensor("t", 9, [], [True]))
+
+
+def _tower(model: onnx.ModelProto) -> None:
+    """Thirty functions that call the one before them twice."""
+    opset = helper.make_opsetid("", 18), helper.make_opsetid("tower", 1)
+    last = [helper.make_node("Abs", ["x"], ["y"])]
+    for level in range(30):
+        name = f"f{level}"
+        model.functions.append(helper.make_function("tower", name, ["x"], ["y"], last, opset))
+        last = [
+            helper.make_node(name, ["x"], ["a"], domain="tower"),
+            helper.make_node(name, ["a"], ["y"], domain="tower"),
+        ]
+    model.opset_import.append(opset[1])
+    _before(helper.make_node("f29", ["raw"], ["zero"], domain="tower"))(model)
+
+
+def _calls_itself(model: onnx.ModelProto) -> None:
+    opset = helper.make_opsetid("", 18), helper.make_opsetid("tower", 1)
+    body = [helper.make_node("f", ["x"], ["y"], domain="tower")]
+    model.functions.append(helper.make_function("tower", "f", ["x"], ["y"], body, opset))
+    model.opset_import.append(opset[1])
+    _before(helper.make_node("f", ["raw"], ["zero"], domain="tower"))(model)
+
+
+def _many(model: onnx.ModelProto) -> None:
+    _before(*(helper.make_node("Abs", ["raw"], ["zero"]) for _ in range(20_001)))(model)
+
+
+def _sparse(model: onnx.ModelProto) -> None:
+    values = helper.make_tensor("s", TensorProto.FLOAT, [1], [1.0])
+    places = helper.make_tensor("p", TensorProto.INT64, [1], [0])
+    sparse = helper.make_sparse_tensor(values, places, [1 << 20, 1 << 20])
+    model.graph.sparse_initializer.append(sparse)
+
+
+_ZEROS = helper.make_node("ConstantOfShape", ["shape"], ["zero"])
+
+
+def _zeros(model: onnx.ModelProto) -> None:
+    shape = numpy_helper.from_array(np.array([1 << 20, 1 << 20]), "shape")
+    model.graph.initializer.append(shape)
+    _before(_ZEROS)(model)
+
+
+def _computed_zeros(model: onnx.ModelProto) -> None:
+    one = numpy_helper.from_array(np.array([1 << 20]), "rows")
+    model.graph.initializer.append(one)
+    shape = helper.make_node("Concat", ["rows", "rows"], ["shape"], axis=0)
+    _before(shape, _ZEROS)(model)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_before(_LOOP, trips=1 << 62), "does more than 20000 operations in a call"),
+        (_before(_NESTED, trips=10_000), "does more than 20000 operations in a call"),
+        (_before(_COMPUTE, _COUNTED, trips=1 << 31), "Loop has no constant number of trips"),
+        (_before(_GO, _ENDLESS), "Loop has no constant number of trips"),
+        (_tower, "does more than 20000 operations|nested deeper than 16"),
+        (_calls_itself, "nested deeper than 16"),
+        (_many, r"has \d+ operations; allowed: 20000"),
+        (_sparse, "has sparse tensors; allowed: dense ones"),
+        (_zeros, r"tensor of the shape \[1048576, 1048576\]"),
+        (_computed_zeros, r"tensor of the shape \[1048576, 1048576\]"),
+    ],
+)
+def test_a_file_that_asks_for_too_much_is_refused_at_once(change, message, exported, tmp_path):
+    path = changed(exported, tmp_path / "bad.onnx", change)
+    begin = time.perf_counter()
+    with pytest.raises(CheckpointError, match=message):
+        load_policy(path)
+    assert time.perf_counter() - begin < 5
+
+
+def test_a_file_with_a_short_loop_and_a_function_plays(exported, tmp_path):
+    def change(model: onnx.ModelProto) -> None:
+        opset = helper.make_opsetid("", 18), helper.make_opsetid("own", 1)
+        body = [helper.make_node("Sub", ["x", "x"], ["y"])]
+        model.functions.append(helper.make_function("own", "f", ["x"], ["y"], body, opset))
+        model.opset_import.append(opset[1])
+        loop = helper.make_node("Loop", ["trips", "", "raw"], ["some"], body=_body(_HALF))
+        _before(loop, helper.make_node("f", ["some"], ["zero"], domain="own"), trips=3)(model)
+
+    path = changed(exported, tmp_path / "good.onnx", change)
+    views = Batch(8).views()
+    expected = load_policy(exported).act(views)
+    np.testing.assert_array_equal(load_policy(path).act(views), expected)
+
+
+def test_a_file_that_takes_long_is_given_up(exported, tmp_path, monkeypatch):
+    """Small, and with no loop: one matrix multiplied with itself again and again."""
+    monkeypatch.setattr(adapter, "_TRIAL_SECONDS", 0.3)
+
+    def change(model: onnx.ModelProto) -> None:
+        side = numpy_helper.from_array(np.array([1500, 1500]), "shape")
+        model.graph.initializer.append(side)
+        nodes = [helper.make_node("ConstantOfShape", ["shape"], ["m0"])]
+        nodes += [helper.make_node("MatMul", [f"m{k}", "m0"], [f"m{k + 1}"]) for k in range(200)]
+        nodes.append(helper.make_node("ReduceSum", ["m200"], ["zero"], keepdims=0))
+        _before(*nodes)(model)
+
+    path = changed(exported, tmp_path / "bad.onnx", change)
+    begin = time.perf_counter()
+    with pytest.raises(CheckpointError, match=r"takes longer than 0.3 s for a few decisions"):
+        load_policy(path)
+    assert time.perf_counter() - begin < 20
+
+
+def test_a_file_is_read_as_onnx_even_if_the_runtime_would_take_it_for_its_own_format(
+    exported, tmp_path
+):
+    path = changed(
+        exported, tmp_path / "x.onnx", lambda model: setattr(model, "producer_name", "ORTM")
+    )
+    # What onnxruntime knows its own format by.
+    assert path.read_bytes()[4:8] == b"ORTM"
+    views = Batch(8).views()
+    expected = load_policy(exported).act(views)
+    np.testing.assert_array_equal(load_policy(path).act(views), expected)
+
+
+def test_the_runtime_gets_what_was_checked_and_nothing_else(exported, tmp_path, monkeypatch):
+    """Fields that the checks do not know, and a second reading of the same bytes."""
+    unknown = b"\xfa\x7f\x04evil"
+    path = tmp_path / "x.onnx"
+    path.write_bytes(exported.read_bytes() + unknown)
+    given = []
+
+    class Session:
+        def __init__(self, content: bytes, *_args, **_kwargs) -> None:
+            given.append(content)
+            raise RuntimeError("stop")
+
+    monkeypatch.setattr("onnxruntime.InferenceSession", Session)
+    with pytest.raises(CheckpointError, match="stop"):
+        load_policy(path)
+    (content,) = given
+    assert b"evil" not in content
+    assert METADATA_KEY.encode() not in content
 
 
 def _cast_output(kind: int):
@@ -287,7 +466,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
 @pytest.mark.parametrize("target", ["/dev/zero", "/dev/null"])
 def test_a_device_is_refused_before_it_is_read(target, tmp_path):
     (tmp_path / "x.onnx").symlink_to(target)
-    with pytest.raises(CheckpointError, match="is no file"):
+    with pytest.raises(CheckpointError, match="it is a device; allowed: a regular file"):
         load_policy(tmp_path / "x.onnx")
 
 
