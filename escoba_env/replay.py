@@ -248,8 +248,6 @@ class Replay:
         """
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise ReplayError(f'it is no replay: it lacks "format": "{FORMAT}"')
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise ReplayError(f'it is no replay: it lacks "format": "{FORMAT}"')
         version = content.get("version")
         # True is 1, too.
         if type(version) is not int or version != VERSION:
