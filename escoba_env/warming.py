@@ -151,7 +151,7 @@ def _environments() -> None:
     table.reset(seed=0)
     table.state()
     table.step(int(table.observe(table.agent_selection)["action_mask"].argmax()))
-    seat = EscobaEnv()
+    seat = EscobaEnv(seat="random")
     _, _ = seat.reset(seed=0)
     seat.step(int(seat.action_masks().argmax()))
     # A random seat, opponents that are asked and opponents that the kernels play.

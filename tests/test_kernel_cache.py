@@ -261,6 +261,8 @@ def test_without_a_place_to_keep_them_the_kernels_run_and_one_line_says_so(
         assert compiled == 2
         assert said.startswith("Compiled kernels cannot be kept, so every start compiles them")
         assert "NUMBA_CACHE_DIR chooses another folder" in said
+        assert f"{source.folder / '__pycache__'}: " in said
+        assert f"{tmp_path / 'home'}" in said
         assert said.count("\n") == 1
         assert jit.not_kept() is not None
 

@@ -223,7 +223,7 @@ def _files_of(path: str, game: int | None) -> dict[int | None, Path]:
         return {None: Path(path)}
     files = recorded_games(path)
     if game is None:
-        return {**files}
+        return {number: file for number, file in files.items()}  # noqa: C416 - keys of a wider type
     if game not in files:
         numbers = f"{min(files)} to {max(files)}" if len(files) > 1 else f"{min(files)}"
         raise ValueError(f"--game {game} is not in {path}; allowed: {numbers}")

@@ -36,8 +36,6 @@ def _warmup(
         transient=True,
         disable=not console.is_terminal,
     )
-    if not console.is_terminal:
-        typer.echo("Compiling kernels, which takes some minutes the first time.", err=True)
     compiled = 0
     try:
         with bar:
@@ -45,6 +43,8 @@ def _warmup(
 
             def show(name: str, done: int, parts: int, number: int) -> None:
                 nonlocal compiled
+                if number and not compiled and not console.is_terminal:
+                    typer.echo("Compiling kernels, which takes some minutes.", err=True)
                 compiled = number
                 bar.update(task, description=name, completed=done, total=parts, compiled=number)
 

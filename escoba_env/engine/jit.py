@@ -125,7 +125,7 @@ class _DamagedError(Exception):
     """A file whose content is not what was written."""
 
 
-class _KernelCache(_Cache):  # type: ignore[misc]
+class _KernelCache(_Cache):
     """The files of one kernel, ``file.function-STAMP-TYPES.pyXY.nbi``, each whole in itself.
 
     It does not matter who writes what at the same time. A file is read only if its digest is that
@@ -172,7 +172,7 @@ class _KernelCache(_Cache):  # type: ignore[misc]
                 write_whole(folder / self._file(key), _content_of(key, data))
             except Exception as error:  # noqa: BLE001
                 # No room, no permission, a folder in the file's place, or what cannot be kept.
-                faults.append(_reason_of(error))
+                faults.append(f"{folder}: {_reason_of(error).rpartition('cannot be written: ')[2]}")
                 continue
             self._remove_old(folder)
             if self._faults:
