@@ -14,13 +14,10 @@ What the rules page leaves open, and how it is decided here:
   The setenta asks for the suits the pack has. "Fifteen" is `target_sum`, the first "four" table
   cards are `table_size` cards, and thirty is twice `target_sum`. The "fewer than four piles" of
   building stay four. A run of oros is broken by a rank that the pack lacks.
-* A category whose highest count is zero scores for nobody, whatever `ties` says.
 * A set-aside table is out of the round but not out of the pack: with an oro set aside no side can
   have all the oros.
-* Building with capture `optional`: a card that could capture may be set or laid as if it could
-  not; the pile it is set on must still stay below `target_sum`. Building with capture `hand`: if
-  some card in hand can capture, only such cards may be chosen. The stuck rule of building applies
-  when no card in hand has a legal capture, set or lay.
+* Building with capture `hand`: if some card in hand can capture, only such cards may be chosen. The
+  stuck rule of building applies when no card in hand has a legal capture, set or lay.
 * A capture takes at least one table card, whatever the pack: a card worth `target_sum` by itself
   captures nothing.
 * Jokers. A joker on the table may be part of the capture of an ordinary card. Both jokers may be
