@@ -273,7 +273,7 @@ class Batch:
         self.states: Records = np.zeros(num_games, STATE)
         as_earned = pays_as_earned(reward_timing, reward)
         # What kernels that step games are told beside the actions.
-        self.step_settings = (skip_forced, reward_kind(reward), as_earned)
+        self.step_settings = (self.skip_forced, reward_kind(reward), as_earned)
         self._all = np.arange(num_games)
         self.reset(seed)
 

@@ -240,7 +240,8 @@ class Game:
         record["stock"][0, size - len(order) : size] = order
         record["stock_size"] = size
         record["stock_next"] = size - len(order)
-        record["turn"] = game._check_seat("turn", turn)
+        turn = game._check_seat("turn", turn)
+        record["turn"] = turn
         dealt_by = (turn - 1) % seats if dealer is None else game._check_seat("dealer", dealer)
         record["dealer"] = dealt_by
         record["last_capturer"] = NOBODY

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from reference.compare import Fields, deck_of, stock_of
+from reference.compare import TABLES, Fields, deck_of, shares_of_the_win, stock_of
 from test_engine_against_reference import (
     examples,
     games_in_progress,
@@ -416,6 +416,53 @@ def test_scores_may_be_twelfths_of_a_point() -> None:
     game.reset(scores=[1 / 3, 20 + 11 / 12])
     assert game.record["scores"].tolist() == [4, 251, 0, 0]
     assert game.scores == [1 / 3, 251 / 12]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_win_of_a_round_goes_by_its_points_whatever_the_scores_before_it(table: str) -> None:
+    """Scores of a match are for matches: they say nothing of who has won a single round."""
+    game, behind = Game(reward="win", **TABLES[table]), 0
+    sides = game.rules.num_sides
+    for seed in range(20):
+        for leader in range(sides):
+            rng = random.Random(seed)
+            scores = [20.0 * (side == leader) for side in range(sides)]
+            game.reset(seed, scores=scores)
+            while not game.is_over:
+                game.step(rng.choice(game.legal_actions()))
+            points = game.round_points
+            assert game.returns == shares_of_the_win(points, game.rules.players)
+            assert game.scores == [a + b for a, b in zip(scores, points, strict=True)]
+            behind += game.returns[leader] == -1
+    assert behind > 5
+
+
+KINDS_OF_INTEGER = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.int64, np.uint64)
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_INTEGER)
+def test_a_whole_number_of_any_type_means_what_an_int_does(kind: Callable[[int], Any]) -> None:
+    def position(number: Callable[[int], Any]) -> Game:
+        return Game.from_position(
+            players=3,
+            hands=["1o", "2o", "3o"],
+            turn=number(0),
+            last_capturer=number(2),
+            escobas=[number(1), number(0), number(0)],
+            scores=[number(20), number(100), number(0)],
+            seed=number(9),
+        )
+
+    assert position(kind).get_state() == position(int).get_state()
+    assert position(kind).dealer == 2
+
+    def started(number: Callable[[int], Any]) -> Game:
+        game = Game(seed=number(3))
+        game.reset(number(100), index=number(100), dealer=number(1), scores=[number(100)] * 2)
+        return game
+
+    assert started(kind).get_state() == started(int).get_state()
+    assert started(kind).view(kind(1)).records == started(int).view(1).records  # type: ignore[arg-type]
 
 
 # Bad input: always a ValueError that names the value, and nothing changes

@@ -61,7 +61,7 @@ def make_memory(rows: int = 2**20) -> Memory:
     Raises:
         ValueError: If the number of rows is not possible, or there is no room for them.
     """
-    whole("rows", rows, 2, 2**32)
+    rows = whole("rows", rows, 2, 2**32)
     if rows & (rows - 1):
         raise ValueError(f"rows {rows} is not possible; allowed: a power of two")
     try:
