@@ -111,6 +111,20 @@ def buffer(name: str, array: Any, shape: tuple[int, ...], dtype: Any) -> NDArray
     raise ValueError(f"{name} is {found}; allowed: {wanted}")
 
 
+def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns the content of an object of JSON, as ``object_pairs_hook`` of ``json.loads``.
+
+    Raises:
+        ValueError: If a key stands twice: of two values it would not be known which is meant.
+    """
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"key {_short(twice)} stands twice; allowed: each key once")
+    return content
+
+
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

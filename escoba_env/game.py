@@ -256,7 +256,7 @@ class Game:
         record["viewer"] = NOBODY
         record["seed"] = seed
         kernels.set_legal(game.spec, record)
-        check_position(game.rules, record[0])
+        check_position(game.rules, record[0], episode)
         game._state = record
         return game
 
@@ -271,7 +271,7 @@ class Game:
         if record["viewer"][0] != NOBODY:
             raise ValueError("the text is the view of one seat, not a whole game")
         game = cls(rules, episode=episode, seed=0)
-        game.set_state(record.tobytes())
+        game._state = record
         return game
 
     # -- looking ----------------------------------------------------------------------------
@@ -509,7 +509,7 @@ class Game:
         if not isinstance(given, bytes | bytearray) or len(given) != STATE.itemsize:
             raise ValueError(f"a game's state is {STATE.itemsize} bytes; got {given!r:.60}")
         record = np.frombuffer(bytes(given), STATE).copy()
-        check_position(self.rules, record[0])
+        check_position(self.rules, record[0], self.episode)
         if record["viewer"][0] != NOBODY:
             raise ValueError("the state is the view of one seat, not a whole game")
         self._state = record
