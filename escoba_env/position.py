@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -487,7 +488,7 @@ def parse_position(text: str) -> tuple[Rules, str, NDArray[np.void]]:
         if not equals or key in parts:
             raise ValueError(f"position part {word!r} is not key=value, or stands twice")
         parts[key] = value
-    template = set(_parts_of_a_position())
+    template = _parts_of_a_position()
     if set(parts) != template:
         wrong = sorted(set(parts) ^ template)
         raise ValueError(
@@ -504,9 +505,11 @@ def parse_position(text: str) -> tuple[Rules, str, NDArray[np.void]]:
     return rules, episode, record
 
 
-def _parts_of_a_position() -> list[str]:
+@cache
+def _parts_of_a_position() -> frozenset[str]:
     empty = np.zeros(1, STATE)
-    return [word.split("=")[0] for word in format_position(Rules(), "round", empty[0]).split()[1:]]
+    text = format_position(Rules(), "round", empty[0])
+    return frozenset(word.split("=")[0] for word in text.split()[1:])
 
 
 def _read(rules: Rules, episode: str, parts: dict[str, str]) -> NDArray[np.void]:
