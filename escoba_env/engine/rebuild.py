@@ -31,7 +31,7 @@ from escoba_env.engine.record import (
     PLAYING,
     TABLE_REDEAL,
 )
-from escoba_env.engine.score import winner_of
+from escoba_env.engine.score import is_last_round
 
 AS_LOGGED, NOT_BEGUN = -1, -2
 """What ``rebuild`` returns when the rules allow every turn, or not even the round's beginning."""
@@ -68,9 +68,8 @@ def is_decided(spec, out):
 
     A game may begin with any scores: they decide nothing before its first round.
     """
-    if out["round_index"] == 0:
-        return False
-    return spec["match"] == 0 or winner_of(spec, out["scores"], int(spec["target"])) != NOBODY
+    number = int(out["round_index"])
+    return number > 0 and is_last_round(spec, out, number - 1)
 
 
 @kernel

@@ -27,6 +27,7 @@ What the rules page leaves open, and how it is decided here:
 * A sweep with the very last card of the round scores nothing with `capture_by` `value`; with
   `fifteen` (where small packs make it possible) it scores.
 * Unclaimed leftovers stay where they are, on the table and in the stock, until the next deal.
+* A match that nobody has won in 100 rounds for each point of the target, and 1,000 more, is over.
 * A side is `seat % 2` in a partnership and the seat otherwise.
 
 The combinations that the rules page refuses are not checked here.
@@ -397,6 +398,11 @@ def match_target(rules: RulesMapping) -> int:
     return rules["target"]
 
 
+def most_rounds(rules: RulesMapping) -> int:
+    """Returns the rounds after which a match is over even if nobody has won it."""
+    return 100 * (match_target(rules) + 10)
+
+
 def match_winner(scores: Sequence[Fraction | int], target: int) -> int | None:
     """Decides a match at the end of a round.
 
@@ -594,7 +600,7 @@ class ReferenceGame:
             score + points for score, points in zip(self.scores, report.total, strict=True)
         ]
         self.winner = match_winner(self.scores, match_target(self.rules))
-        if self.winner is not None:
+        if self.winner is not None or len(self.reports) == most_rounds(self.rules):
             self.match_over = True
             return
         self.round_index += 1
