@@ -49,7 +49,9 @@ from escoba_env.notation import Move, parse_move
 from escoba_env.rules import Rules, make_rules
 
 MAX_COUNT = 2**30
-"""Highest match score, in twelfths, and number of rounds that a position may have."""
+"""Highest match score, in twelfths, that a game may begin with, and number of rounds."""
+MAX_SCORE = 2**31 - 2**24
+"""Highest match score, in twelfths, that a record may have: a round more does not overflow it."""
 
 _HEADER = "escoba/1"
 _PHASES = {PLAYING: "playing", ROUND_OVER: "round_over", GAME_OVER: "over"}
@@ -154,9 +156,9 @@ def _check_ranges(rules: Rules, record: Any) -> None:
         if not 0 <= record[name] <= most:
             raise ValueError(f"{name}={int(record[name])}; allowed: 0 to {most}")
     for name in by_side:
-        if (record[name] > MAX_COUNT).any():
+        if (record[name] > MAX_SCORE).any():
             raise ValueError(
-                f"{name}={record[name].tolist()}; allowed: up to {MAX_COUNT}, twelfths"
+                f"{name}={record[name].tolist()}; allowed: up to {MAX_SCORE}, twelfths"
             )
     if (record["escobas"] > NUM_CARDS).any():
         raise ValueError(f"escobas={record['escobas'].tolist()}; allowed: up to {NUM_CARDS} each")

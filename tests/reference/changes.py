@@ -14,7 +14,7 @@ import numpy as np
 from escoba_env import Game
 from escoba_env.cards import CARD_NAMES
 from escoba_env.engine.record import HIDDEN, NOBODY, STATE
-from escoba_env.position import format_position, logged_move, parse_position
+from escoba_env.position import MAX_SCORE, format_position, logged_move, parse_position
 from reference.compare import (
     check_same_round_end,
     check_same_turn,
@@ -117,8 +117,8 @@ def check_accepted(game: Game, rng: random.Random) -> None:
     while not game.is_over and game.record["round_index"] == started:
         assert game.legal_actions()
         game.step(rng.choice(game.legal_actions()))
-    if not (game.record["scores"] > 10_000).any():
-        # Scores that began at the highest possible number may have passed it.
+    if not (game.record["scores"] > MAX_SCORE).any():
+        # A score that was the highest possible may have passed it.
         check_reads_back(game, 0)
 
 
