@@ -272,3 +272,17 @@ def _memory() -> float:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return math.inf
+
+
+def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns the content of an object of JSON, as ``object_pairs_hook`` of ``json.loads``.
+
+    Raises:
+        ValueError: If a key stands twice: of two values it would not be known which is meant.
+    """
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"key {quoted(twice)} stands twice; allowed: each key once")
+    return content

@@ -243,7 +243,8 @@ class Game:
         record["stock"][0, size - len(order) : size] = order
         record["stock_size"] = size
         record["stock_next"] = size - len(order)
-        record["turn"] = game._check_seat("turn", turn)
+        turn = game._check_seat("turn", turn)
+        record["turn"] = turn
         dealt_by = (turn - 1) % seats if dealer is None else game._check_seat("dealer", dealer)
         record["dealer"] = dealt_by
         record["last_capturer"] = NOBODY
@@ -258,7 +259,7 @@ class Game:
         record["viewer"] = NOBODY
         record["seed"] = seed
         kernels.set_legal(game.spec, record)
-        check_position(game.rules, record[0])
+        check_position(game.rules, record[0], episode)
         game._state = record
         return game
 
@@ -276,7 +277,7 @@ class Game:
         if record["viewer"][0] != NOBODY:
             raise ValueError("the text is the view of one seat, not a whole game")
         game = cls(rules, episode=episode, seed=0)
-        game.set_state(record.tobytes())
+        game._state = record
         return game
 
     # -- looking ----------------------------------------------------------------------------
@@ -521,7 +522,7 @@ class Game:
         if not isinstance(given, bytes | bytearray) or len(given) != STATE.itemsize:
             raise ValueError(f"a game's state is {STATE.itemsize} bytes; got {quoted(given)}")
         record = np.frombuffer(bytes(given), STATE).copy()
-        check_position(self.rules, record[0])
+        check_position(self.rules, record[0], self.episode)
         if record["viewer"][0] != NOBODY:
             raise ValueError("the state is the view of one seat, not a whole game")
         self._state = record

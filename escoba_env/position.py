@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,10 @@ from escoba_env.cards import (
     parse_card,
     parse_cards,
 )
+from escoba_env.checks import each_key_once
 from escoba_env.engine import batch as kernels
 from escoba_env.engine.bits import VALUES, total
+from escoba_env.engine.rebuild import AS_LOGGED, NOT_BEGUN, rebuild
 from escoba_env.engine.record import (
     AT_END,
     FROM_START,
@@ -46,19 +49,95 @@ from escoba_env.notation import Move, parse_move
 from escoba_env.rules import Rules, make_rules
 
 MAX_COUNT = 2**30
-"""Highest match score, in twelfths, and number of rounds that a position may have."""
+"""Highest match score, in twelfths, that a game may begin with, and number of rounds."""
+MAX_SCORE = 2**31 - 2**24
+"""Highest match score, in twelfths, that a record may have: a round more does not overflow it."""
 
 _HEADER = "escoba/1"
 _PHASES = {PLAYING: "playing", ROUND_OVER: "round_over", GAME_OVER: "over"}
 
 
-def check_position(rules: Rules, record: Any) -> None:
+def check_position(rules: Rules, record: Any, episode: str | None = None) -> None:
     """Checks that a record is a possible game, or view of one, under some rules.
 
+    A record says most things in two places: where things are, and in the log of the round's turns
+    how they came there. What must agree:
+
+    - Every card of the pack is in one place: a hand, a pile, the table, set aside, being played or
+      in the stock. In a view as many are unseen as other hands and the stock have.
+    - ``hand_counts`` are the numbers of cards in ``hands``. The seat to move and those after it
+      have equally many cards, then those that have moved one less.
+    - ``stock`` is an order of the whole pack, each card once, of which ``stock_next`` cards have
+      been dealt. Cards that a position was set up with have no place in it: they come first, as
+      ``HIDDEN``. In a view all cards are.
+    - ``heads``, ``pile_of`` and ``totals`` say the same of the piles on the table.
+    - ``scores`` are at least the ``round_points`` of the round before, which are zero in the first
+      round. No round follows on a game of one round, nor on a match that somebody has won.
+    - Everything of the round that is played is what follows from its deal, ``dealer`` and log
+      (``turn_index``, ``played_at``, ``taken_at``), every turn of which the rules allow:
+      ``hands``, ``table``, ``piles``, ``set_aside``, ``heads``, ``pile_of``, ``totals``, ``turn``,
+      ``last_capturer``, ``escobas``, ``stock_next``, and ``played``, ``picked`` and ``placing`` of
+      the turn that goes on; ``legal`` follows from these; at the end of the round ``phase``,
+      ``round_points`` and ``scores`` do.
+
+    The log of a position that was set up (``Game.from_position``) begins there. What it says of the
+    time before is said once, and taken as it is: piles, escobas, last capturer, dealer, and cards
+    set aside. So it is in a view, which does not tell how the round was dealt.
+
+    ``seed``, ``game_index`` and ``round_index`` are said once: a deck may have been given.
+
+    Args:
+        rules: Rules of the table.
+        record: A game record, dtype ``STATE``.
+        episode: ``"round"`` or ``"match"``; default: not known, and whether the game should be
+            over or go on is not checked.
+
     Raises:
-        ValueError: If a card stands twice, is missing or is not in the pack, if hands do not fit
-            the turn, or if a number is out of range.
+        ValueError: If something does not agree, or a number is out of range.
     """
+    spec = lower(rules, episode or "round")
+    _check_ranges(rules, record)
+    _check_cards(rules, record)
+    _check_piles(rules, record)
+    _check_hands(rules, record)
+    _check_points(record)
+    _check_log(record)
+    given = record.copy().reshape(1)
+    if episode is None:
+        # As the only round it may be any, and is over with its last card.
+        given["round_index"] = 0
+    rebuilt = np.zeros(1, STATE)
+    forbidden = rebuild(spec, given, rebuilt)
+    if forbidden == NOT_BEGUN:
+        raise ValueError(
+            f"round_index={int(record['round_index'])}: no such round begins, as the game was over "
+            f"before it, or as its first table is dealt again (initial_table='redeal')"
+        )
+    if forbidden != AS_LOGGED:
+        move = logged_move(record, forbidden)
+        turn = f"turn {forbidden + 1} of the log" if move is None else f"move {move} of the log"
+        if forbidden == record["turn_index"]:
+            turn = f"played={card_name(int(record['played']))} with its picks"
+        raise ValueError(f"{turn} is not possible where it is made, or from the legal cards")
+    if given.tobytes() == rebuilt.tobytes():
+        return
+    name = next(name for name in STATE.names or () if (given[name] != rebuilt[name]).any())
+    found, wanted = (_shown(name, one[name][0]) for one in (given, rebuilt))
+    raise ValueError(
+        f"{name}={found} does not fit the deal and the log of the round, which make it {wanted}"
+    )
+
+
+def _shown(name: str, value: Any) -> str:
+    """Writes a field of a record for a message; card sets as cards."""
+    if name in ("hands", "piles"):
+        return "/".join(_cards(cards) for cards in value)
+    if name in ("table", "set_aside", "heads", "picked"):
+        return _cards(value)
+    return str(list(cards_in(value)) if name == "legal" else value.tolist())
+
+
+def _check_ranges(rules: Rules, record: Any) -> None:
     seats = rules.players
     for name, low in (("turn", 0), ("dealer", 0), ("last_capturer", NOBODY), ("viewer", NOBODY)):
         if not low <= int(record[name]) < seats:
@@ -77,27 +156,14 @@ def check_position(rules: Rules, record: Any) -> None:
         if not 0 <= record[name] <= most:
             raise ValueError(f"{name}={int(record[name])}; allowed: 0 to {most}")
     for name in by_side:
-        if (record[name] > MAX_COUNT).any():
+        if (record[name] > MAX_SCORE).any():
             raise ValueError(
-                f"{name}={record[name].tolist()}; allowed: up to {MAX_COUNT}, twelfths"
+                f"{name}={record[name].tolist()}; allowed: up to {MAX_SCORE}, twelfths"
             )
     if (record["escobas"] > NUM_CARDS).any():
         raise ValueError(f"escobas={record['escobas'].tolist()}; allowed: up to {NUM_CARDS} each")
     if record["phase"] == ROUND_OVER:
         raise ValueError("phase=round_over; a game never stands between two rounds")
-    _check_cards(rules, record)
-    _check_hands(rules, record)
-    _check_log(record)
-    rebuilt = record.copy().reshape(1)
-    kernels.set_legal(lower(rules), rebuilt)
-    if record["legal"] < 0 or int(record["legal"]) != int(rebuilt["legal"][0]):
-        raise ValueError(
-            f"legal actions {int(record['legal']):#x} do not follow from the position; "
-            f"they are {list(cards_in(rebuilt['legal'][0]))}"
-        )
-    to_move = int(record["viewer"]) in (NOBODY, int(record["turn"]))
-    if int(record["phase"]) == PLAYING and to_move and not int(record["legal"]):
-        raise ValueError("the turn cannot be gone on with: no action is legal")
 
 
 def _check_cards(rules: Rules, record: Any) -> None:
@@ -131,9 +197,19 @@ def _check_cards(rules: Rules, record: Any) -> None:
         if cards & seen:
             raise ValueError(f"{name} holds {names_of(cards & seen)}, which is elsewhere too")
         seen |= cards
-    _check_piles(rules, record)
     if not view and seen != rules.pack:
         raise ValueError(f"{names_of(rules.pack & ~seen)} are nowhere; all cards have a place")
+    unseen = (rules.pack & ~seen).bit_count()
+    if view:
+        hidden = sum(
+            int(record["hand_counts"][seat]) - int(record["hands"][seat]).bit_count()
+            for seat in range(rules.players)
+        )
+        if unseen != hidden + len(stock):
+            raise ValueError(
+                f"{unseen} cards are unseen, but {hidden} are in hidden hands and {len(stock)} in "
+                f"the stock"
+            )
     if int(record["placing"]) not in (0, int(rules.building)) or (
         record["placing"] and (played == NOBODY or record["picked"])
     ):
@@ -141,16 +217,33 @@ def _check_cards(rules: Rules, record: Any) -> None:
     picked = int(record["picked"])
     if picked & ~int(record["table"]) or (picked and played == NOBODY):
         raise ValueError(f"picked={picked:#x}; allowed: table cards, once a hand card is chosen")
-    dealt = [int(card) for card in record["stock"][:start]]
-    # The dealt part is what it was and is read by nobody; views know nothing of it.
-    known = [card for card in dealt if card != HIDDEN]
-    if any(card < 0 or not rules.pack >> card & 1 for card in known):
-        raise ValueError(f"the stock's order {[*dealt, *stock]} holds cards not in the pack")
     if (record["stock"][size:] != HIDDEN).any():
         raise ValueError(f"the stock's order is longer than the pack of {size}")
-    known += [card for card in stock if card != HIDDEN]
+    order = [int(card) for card in record["stock"][:size]]
+    known = [card for card in order if card != HIDDEN]
     if view and known:
         raise ValueError("a view knows nothing of the stock's order")
+    if any(card < 0 or not rules.pack >> card & 1 for card in known):
+        raise ValueError(f"the stock's order {order} holds cards not in the pack")
+    if len(set(known)) < len(known) or order[size - len(known) :] != known:
+        raise ValueError(
+            f"the stock's order {order} is not possible; allowed: each card once, and "
+            f"{HIDDEN} only at its beginning"
+        )
+
+
+def _check_points(record: Any) -> None:
+    over = record["phase"] != PLAYING
+    first = not over and record["round_index"] == 0
+    if first and record["round_points"].any():
+        raise ValueError(
+            f"round_points={record['round_points'].tolist()} although no round has been finished"
+        )
+    if (record["round_points"] > record["scores"]).any():
+        raise ValueError(
+            f"scores={record['scores'].tolist()} are less than "
+            f"round_points={record['round_points'].tolist()}, which are among them"
+        )
 
 
 def _check_piles(rules: Rules, record: Any) -> None:
@@ -201,7 +294,7 @@ def _check_hands(rules: Rules, record: Any) -> None:
 
 
 def _check_log(record: Any) -> None:
-    """Checks that the log of the round's turns fits where the cards are."""
+    """Checks that a log has one card for each turn, and knows no other turns."""
     turns = int(record["turn_index"])
     played_at = [int(t) for t in record["played_at"]]
     taken_at = [int(t) for t in record["taken_at"]]
@@ -212,29 +305,8 @@ def _check_log(record: Any) -> None:
             raise ValueError(f"the card being played is not logged for turn {turns}")
     if sorted(t for t in played_at if t not in (NOT_YET, FROM_START)) != expected:
         raise ValueError(f"played_at={played_at} does not log one card for each of {turns} turns")
-    piles = int(np.bitwise_or.reduce(record["piles"]))
-    down = int(record["table"]) | int(record["set_aside"])
-    over = record["phase"] != PLAYING
-    for card in range(NUM_IDS):
-        played, taken = played_at[card], taken_at[card]
-        captured = bool(piles >> card & 1)
-        if taken == NOT_YET:
-            # A pile may hold cards from before the log began, see Game.from_position.
-            fits = (played == NOT_YET) != bool(down >> card & 1) or card == record["played"]
-        elif taken == FROM_START:
-            fits = captured and played == FROM_START
-        elif taken == AT_END:
-            fits = captured and over
-        else:
-            by = played_at.index(taken) if 0 <= taken < turns else card
-            in_time = played < taken < turns or (played == taken and by == card)
-            # The card that captured, and at least one that it took.
-            fits = captured and in_time and taken_at[by] == taken and taken_at.count(taken) > 1
-        if not fits:
-            raise ValueError(
-                f"the log of {card_name(card)} (played_at={played}, taken_at={taken}) does not fit "
-                f"where it is"
-            )
+    if not set(taken_at) <= {NOT_YET, FROM_START, AT_END, *range(turns)}:
+        raise ValueError(f"taken_at={taken_at} has turns that are none of {turns}")
 
 
 # -- writing --------------------------------------------------------------------------------
@@ -244,7 +316,7 @@ def format_position(rules: Rules, episode: str, record: Any) -> str:
     """Writes a record as one line that :func:`parse_position` reads back."""
     seats, sides = rules.players, rules.num_sides
     end = [card for card in range(NUM_IDS) if record["taken_at"][card] == AT_END]
-    first = [card for card in range(NUM_IDS) if record["played_at"][card] == FROM_START]
+    first = card_set(card for card in range(NUM_IDS) if record["played_at"][card] == FROM_START)
     won = [card for card in range(NUM_IDS) if record["taken_at"][card] == FROM_START]
     parts = {
         "rules": json.dumps(rules.changes(), separators=(",", ":"), sort_keys=True),
@@ -264,7 +336,7 @@ def format_position(rules: Rules, episode: str, record: Any) -> str:
         "points": ",".join(str(Fraction(int(n), TWELFTHS)) for n in record["round_points"][:sides]),
         "round": str(int(record["round_index"])),
         "aside": _cards(record["set_aside"]),
-        "first": _cards(card_set(first)),
+        "first": _piles_text(_in_piles(record, first)),
         "won": _cards(card_set(won)),
         "log": ";".join(_log_entry(record, t) for t in range(int(record["turn_index"]))) or "-",
         "end": _cards(card_set(end)),
@@ -299,19 +371,27 @@ def _stock(record: Any) -> str:
 
 def table_piles(record: Any) -> list[int]:
     """Returns the piles on a table as card sets; without building every card is one."""
-    table = int(record["table"])
-    if not record["heads"]:
-        return [1 << card for card in cards_in(table)]
-    return [
-        card_set(card for card in cards_in(table) if record["pile_of"][card] == head)
-        for head in cards_in(record["heads"])
-    ]
+    return _in_piles(record, int(record["table"]))
+
+
+def _in_piles(record: Any, cards: int) -> list[int]:
+    """Returns a card set by the piles in which its cards lie, or lay."""
+    if not record["totals"].any():
+        return [1 << card for card in cards_in(cards)]
+    piles: dict[int, int] = {}
+    for card in cards_in(cards):
+        head = int(record["pile_of"][card])
+        piles[head] = piles.get(head, 0) | 1 << card
+    return list(piles.values())
 
 
 def table_text(record: Any, faces: str = "spanish", separator: str = ",") -> str:
     """Names the cards on a table, those of a pile joined by ``+``."""
-    piles = (names_of(pile, faces, "+") for pile in table_piles(record))
-    return separator.join(piles) or "-"
+    return _piles_text(table_piles(record), faces, separator)
+
+
+def _piles_text(piles: Iterable[int], faces: str = "spanish", separator: str = ",") -> str:
+    return separator.join(names_of(pile, faces, "+") for pile in piles) or "-"
 
 
 def _log_entry(record: Any, turn_index: int) -> str:
@@ -366,18 +446,20 @@ def set_piles(rules: Rules, record: Any, groups: Iterable[int]) -> None:
     Raises:
         ValueError: If a pile has several cards although the rules know no building.
     """
-    groups = list(groups)
-    if not rules.building:
-        for group in groups:
-            if group & (group - 1):
-                raise ValueError(f"pile {names_of(group)} is possible with building=true only")
-        return
+    if rules.building:
+        record["pile_of"] = range(NUM_IDS)
+        record["totals"] = VALUES
+    _lay_piles(rules, record, groups)
+
+
+def _lay_piles(rules: Rules, record: Any, groups: Iterable[int]) -> None:
     record["heads"] = 0
-    record["pile_of"] = range(NUM_IDS)
-    record["totals"] = VALUES
     for group in groups:
-        _join(record, group)
-        record["heads"] |= group & -group
+        if rules.building:
+            _join(record, group)
+            record["heads"] |= group & -group
+        elif group & (group - 1):
+            raise ValueError(f"pile {names_of(group)} is possible with building=true only")
 
 
 def _join(record: Any, group: int) -> None:
@@ -408,25 +490,28 @@ def parse_position(text: str) -> tuple[Rules, str, NDArray[np.void]]:
         if not equals or key in parts:
             raise ValueError(f"position part {word!r} is not key=value, or stands twice")
         parts[key] = value
-    template = set(_parts_of_a_position())
+    template = _parts_of_a_position()
     if set(parts) != template:
         wrong = sorted(set(parts) ^ template)
         raise ValueError(
             f"position parts {wrong} are missing or unknown; it has {sorted(template)}"
         )
     try:
-        rules = make_rules(json.loads(parts["rules"]))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"rules={parts['rules']!r} is not JSON: {error}") from None
+        fields = json.loads(parts["rules"], object_pairs_hook=each_key_once)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"rules={parts['rules']!r:.80} is not JSON: {error}") from None
+    rules = make_rules(fields)
     episode = parts["episode"]
     record = _read(rules, episode, parts)
-    check_position(rules, record[0])
+    check_position(rules, record[0], episode)
     return rules, episode, record
 
 
-def _parts_of_a_position() -> list[str]:
+@cache
+def _parts_of_a_position() -> frozenset[str]:
     empty = np.zeros(1, STATE)
-    return [word.split("=")[0] for word in format_position(Rules(), "round", empty[0]).split()[1:]]
+    text = format_position(Rules(), "round", empty[0])
+    return frozenset(word.split("=")[0] for word in text.split()[1:])
 
 
 def _read(rules: Rules, episode: str, parts: dict[str, str]) -> NDArray[np.void]:
@@ -445,9 +530,10 @@ def _read(rules: Rules, episode: str, parts: dict[str, str]) -> NDArray[np.void]
         _store(key, record, field, _number(key, parts[key]))
     for field, key in (("picked", "picked"), ("set_aside", "aside")):
         record[field] = _read_cards(parts[key])
-    groups = [] if parts["table"] == "-" else parse_piles(parts["table"])
-    record["table"] = card_set(card for group in groups for card in cards_in(group))
-    set_piles(rules, record, groups)
+    table = _read_piles(parts["table"])
+    record["table"] = card_set(card for group in table for card in cards_in(group))
+    # As cards lay at first, then as the log has moved them, and at last as they lie.
+    set_piles(rules, record, _read_piles(parts["first"]))
     if parts["placing"] not in ("0", "1"):
         raise ValueError(f"placing={parts['placing']!r}; allowed: 0 or 1")
     record["placing"] = int(parts["placing"])
@@ -476,28 +562,27 @@ def _read(rules: Rules, episode: str, parts: dict[str, str]) -> NDArray[np.void]
     if parts["stock"] != f"?{size}":
         names = _split("stock", parts, ",", size)
         record["stock"][:size] = [HIDDEN if n == "?" else parse_card(n) for n in names]
-    _read_log(record, parts)
+    _read_log(rules, record, parts)
+    _lay_piles(rules, record, table)
+    _check_log_text(record, parts)
     if not 0 <= record["turn"] < seats:
         raise ValueError(f"turn={int(record['turn'])}; allowed: seats 0 to {seats - 1}")
     kernels.set_legal(lower(rules, episode), out)
     return out
 
 
-def _read_log(record: Any, parts: dict[str, str]) -> None:
+def _read_log(rules: Rules, record: Any, parts: dict[str, str]) -> None:
     record["played_at"] = NOT_YET
     record["taken_at"] = NOT_YET
-    for card in cards_in(_read_cards(parts["first"])):
-        record["played_at"][card] = FROM_START
-    for card in cards_in(_read_cards(parts["won"])):
-        record["taken_at"][card] = FROM_START
-    for card in cards_in(_read_cards(parts["end"])):
-        record["taken_at"][card] = AT_END
-    log = [] if parts["log"] == "-" else parts["log"].split(";")
+    for group in _read_piles(parts["first"]):
+        record["played_at"][list(cards_in(group))] = FROM_START
+    for key, time in (("won", FROM_START), ("end", AT_END)):
+        record["taken_at"][list(cards_in(_read_cards(parts[key])))] = time
+    log = _log_of(parts)
     if len(log) >= AT_END:
         raise ValueError(f"log has {len(log)} turns; a round has fewer than {AT_END}")
-    for t, entry in enumerate(log):
-        move = parse_move(entry)
-        if move.onto:
+    for t, move in enumerate(log):
+        if move.onto and rules.building:
             _join(record, move.onto | (1 << move.card))
         record["played_at"][move.card] = t
         for card in cards_in(move.taken | (1 << move.card) if move.taken else 0):
@@ -505,6 +590,24 @@ def _read_log(record: Any, parts: dict[str, str]) -> None:
     record["turn_index"] = len(log)
     if record["played"] != NOBODY:
         record["played_at"][record["played"]] = len(log)
+
+
+def _log_of(parts: dict[str, str]) -> list[Move]:
+    return [] if parts["log"] == "-" else [parse_move(entry) for entry in parts["log"].split(";")]
+
+
+def _check_log_text(record: Any, parts: dict[str, str]) -> None:
+    """Checks that a card's way, as the record keeps it, is what each part of a text says of it."""
+    for turn, move in enumerate(_log_of(parts)):
+        if logged_move(record, turn) != move:
+            raise ValueError(f"log: {move} does not fit the table, or the rest of the log")
+    for key, field, time in (
+        *(("first", "played_at", FROM_START), ("won", "taken_at", FROM_START)),
+        ("end", "taken_at", AT_END),
+    ):
+        cards = sum(_read_piles(parts[key]))
+        if cards != card_set(np.flatnonzero(record[field] == time).tolist()):
+            raise ValueError(f"{key}={parts[key]} does not fit the log")
 
 
 def _store(key: str, target: Any, index: Any, value: int) -> None:
@@ -519,6 +622,10 @@ def _split(key: str, parts: dict[str, str], separator: str, number: int) -> Sequ
     if len(values) != number:
         raise ValueError(f"{key}={parts[key]!r} has {len(values)} parts; allowed: {number}")
     return values
+
+
+def _read_piles(text: str) -> list[int]:
+    return [] if text == "-" else parse_piles(text)
 
 
 def _read_cards(text: str) -> int:

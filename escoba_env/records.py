@@ -9,7 +9,7 @@ import numpy as np
 from escoba_env.batch import Records
 from escoba_env.engine.check import first_impossible
 from escoba_env.engine.record import NOBODY, PLAYING, STATE, copy_records, lower
-from escoba_env.position import MAX_COUNT, check_position
+from escoba_env.position import MAX_COUNT, MAX_SCORE, check_position
 from escoba_env.rules import Rules
 
 _AT_ONCE = 1 << 16
@@ -45,7 +45,7 @@ def check_records(rules: Rules, records: Records, *, views: bool) -> None:
     for start in range(0, len(given), _AT_ONCE):
         # A copy is aligned and writeable, which compiled kernels rely on.
         part = copy_records(given[start : start + _AT_ONCE])
-        bad = first_impossible(lower(rules), part, MAX_COUNT, MAX_COUNT)
+        bad = first_impossible(lower(rules), part, MAX_SCORE, MAX_COUNT)
         kind = (part["viewer"] == part["turn"]) & (part["phase"] == PLAYING)
         if not views:
             kind = part["viewer"] == NOBODY

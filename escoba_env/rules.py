@@ -206,6 +206,15 @@ class Rules:
             return self.partnership_target
         return self.target
 
+    @property
+    def max_rounds(self) -> int:
+        """Rounds after which a match is over, whatever its scores: 100 a point of the target.
+
+        Every round may be tied, in some small packs by any play, and with optional capture nobody
+        need ever capture. A match that is played for points is over long before.
+        """
+        return 100 * (self.match_target + 10)
+
     def as_dict(self) -> dict[str, Any]:
         """Returns all fields as plain values, for JSON (tuples as lists); see ``make_rules``."""
         values = dataclasses.asdict(self)

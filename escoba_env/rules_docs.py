@@ -60,8 +60,10 @@ _NOTES = """\
   its pile stays below `target_sum`.
 - A given deck under `initial_table="redeal"` is the first deal; what is dealt again is drawn from
   the game's random stream.
-- A match is refused where its cards let nobody score. There are odd packs and deals beyond that in
-  which nobody ever leads, and a match of them goes on for ever.
+- A match is refused where its cards let nobody score. In some odd packs nobody ever leads, and with
+  `capture="optional"` nobody need ever capture. So that every match ends, it is over at the latest
+  after `100 * (target + 10)` rounds (`Rules.max_rounds`): then the highest side has won, and sides
+  that share the lead share the win.
 - Points split among leaders are exact: scores are kept in twelfths.
 """
 

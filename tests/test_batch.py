@@ -175,7 +175,9 @@ def test_skipping_forced_decisions_is_taking_them_by_hand(
     fields, episode = rules
     # With one card in hand a match may be all forced, and end with the step that begins it.
     assume(episode == "round" or fields.get("hand_size", 3) > 1)
-    skipping = Batch(4, fields, episode=episode, reward=reward, seed=seed, skip_forced=True)
+    flag: Any = np.bool_(True)
+    skipping = Batch(4, fields, episode=episode, reward=reward, seed=seed, skip_forced=flag)
+    assert skipping.step_settings[0] is skipping.skip_forced is True
     by_hand = Batch(4, fields, episode=episode, reward=reward, seed=seed)
     rng = np.random.default_rng(seed)
 

@@ -14,7 +14,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.compare import Fields, somebody_can_score
+from reference.compare import (
+    Fields,
+    reference_beside,
+    reference_move,
+    somebody_can_score,
+)
 from reference.presets import CLASSIC
 from reference.presets import PRESETS as REFERENCE_PRESETS
 from test_engine_against_reference import (
@@ -24,7 +29,7 @@ from test_engine_against_reference import (
 )
 
 from escoba_env import PRESETS, Batch, Game, Rules, RulesError, make_rules
-from escoba_env.cards import FULL_PACK
+from escoba_env.cards import FULL_PACK, LAY
 from escoba_env.rules import CHOICES
 
 FIELDS = [field.name for field in dataclasses.fields(Rules)]
@@ -268,6 +273,48 @@ def test_a_match_for_points_that_the_pack_does_not_have_is_refused(fields: Field
     assert not somebody_can_score({**CLASSIC, **fields})
     with pytest.raises(ValueError, match=r"match.*nobody can score"):
         Game(fields, episode="match", seed=0)
+
+
+ENDLESS: list[Fields] = [
+    # Every side takes one card of each kind of play, or all are tied in what scores.
+    {"ranks": (5,), "hand_size": 1, "table_size": 2, "target_sum": 10, "setenta": 1},
+    {"ranks": (5,), "hand_size": 1, "table_size": 2, "target_sum": 10, "most_cards": 1},
+    {"suits": ("oros",), "hand_size": 2, "table_size": 1, "target_sum": 55, "most_cards": 1},
+]
+
+
+@pytest.mark.parametrize("fields", ENDLESS, ids=repr)
+def test_a_match_in_which_nobody_leads_is_over_after_so_many_rounds(fields: Fields) -> None:
+    """Whatever is played: the sides that share the lead share the win."""
+    rules = {**NO_POINTS, "target": 1, **fields}
+    game = Game(rules, episode="match", reward="win", seed=0)
+    reference, rng = reference_beside(game, rules), random.Random(0)
+    while not game.is_over:
+        move = rng.choice(game.legal_moves())
+        game.play(move)
+        reference.play(reference_move(move))
+    assert reference.match_over
+    assert reference.winner is None
+    assert len(reference.reports) == game.record["round_index"] + 1 == game.rules.max_rounds == 1100
+    assert game.returns == [0, 0]
+    assert Game.from_text(game.to_text()).is_over
+    text = Game(rules, episode="match").to_text()
+    Game.from_text(text.replace(" round=0 ", " round=1099 "))
+    with pytest.raises(ValueError, match="round_index=1100"):
+        Game.from_text(text.replace(" round=0 ", " round=1100 "))
+
+
+def test_a_match_in_which_nobody_captures_is_over_after_so_many_rounds() -> None:
+    """With optional capture no rule makes anybody capture."""
+    fields: Fields = {"ranks": (5, 10), "hand_size": 1, "table_size": 1, "capture": "optional"}
+    game = Game(fields, target=2, partnership_target=30, episode="match", reward="win", seed=0)
+    assert game.rules.max_rounds == 1200
+    while not game.is_over:
+        game.step(LAY if LAY in game.legal_actions() else game.legal_actions()[0])
+    assert game.record["round_index"] == 1199
+    assert game.scores == game.returns == [0, 0]
+    partners = {"players": 4, "partnership": True}
+    assert game.rules.replace(**partners).max_rounds == 4000
 
 
 # One way to say the same

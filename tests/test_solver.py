@@ -512,6 +512,11 @@ def test_work_space_that_is_none_is_refused() -> None:
     assert solve(game, memory=right).value == solve(game).value
 
 
+def test_a_number_of_rows_of_any_integer_type_is_that_many() -> None:
+    rows: Any = np.uint16(2**10)
+    assert len(make_memory(rows).slots) == 2**10
+
+
 def game_at_the_end() -> Game:
     game = Game(seed=0)
     while game.record["turn_index"] < 34:

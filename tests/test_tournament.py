@@ -253,6 +253,12 @@ SMALL = Ladder(
 )
 
 
+def test_a_ladder_keeps_its_numbers_as_plain_ones() -> None:
+    same = dataclasses.replace(SMALL, seed=np.uint8(99), deals=np.int16(60))
+    assert same == SMALL
+    assert (type(same.seed), type(same.deals)) == (int, int)
+
+
 def test_ladder_numbers_are_fixed() -> None:
     # Should these ever differ, so do all numbers that were published, and v1 is another ladder.
     greedy, random = ladder("greedy", SMALL), ladder("random", SMALL)

@@ -517,6 +517,18 @@ def test_nothing_is_played_before_reset_or_after_the_end():
     env.close()
 
 
+def test_numbers_of_any_integer_type_are_those_numbers():
+    """What is checked is what is used: an index in a narrow type would have kernels made anew."""
+    envs = [
+        EscobaVectorEnv(kind(200), seat=kind(1), opponents="random") for kind in (int, np.uint8)
+    ]
+    for env in envs:
+        assert type(env.num_envs) is int
+        assert env._tables._all.dtype == env.seats.dtype == np.int64
+    seen = [env.reset(seed=np.uint8(7))[0]["observation"] for env in envs]
+    assert (seen[0] == seen[1]).all()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

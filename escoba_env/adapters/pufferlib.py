@@ -104,6 +104,7 @@ class EscobaPufferEnv(pufferlib.PufferEnv):
             memory=memory,
             skip_forced=skip_forced,
         )
+        num_games = len(self.batch)
         self._players = self.batch.rules.players
         self._penalty = penalty_of(self.batch.rules, reward)
         self._seed = None if seed is None else check_seed(seed)

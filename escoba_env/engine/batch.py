@@ -101,7 +101,7 @@ def step_games(spec, states, games, actions, skip_forced, kind, as_earned, rewar
             if not (skip_forced and is_forced(s)):
                 break
             if next_rounds and is_last_turn(sp, s):
-                # A step ends one round at the most: a match without a choice goes on for ever.
+                # A step ends one round at the most, also of a match in which there is no choice.
                 break
             action = lowest(s["legal"])
         over[i] = s["phase"] == GAME_OVER

@@ -41,7 +41,7 @@ from escoba_env.engine.record import (
     THIRTY_SUM,
 )
 from escoba_env.engine.rng import DEALER, random_seat, shuffle
-from escoba_env.engine.score import add_round, winner_of
+from escoba_env.engine.score import add_round, is_last_round
 
 RANDOM_DEALER = -1
 
@@ -514,8 +514,7 @@ def end_round(spec, s):
             s["taken_at"][lowest(left)] = AT_END
             left &= left - 1
     add_round(spec, s)
-    over = spec["match"] == 0 or winner_of(spec, s["scores"], spec["target"]) != NOBODY
-    s["phase"] = GAME_OVER if over else ROUND_OVER
+    s["phase"] = GAME_OVER if is_last_round(spec, s, s["round_index"]) else ROUND_OVER
 
 
 @kernel

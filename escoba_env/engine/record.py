@@ -102,6 +102,7 @@ SPEC = np.dtype(
         ("setenta", np.int32),
         ("escoba", np.int32),
         ("target", np.int32),
+        ("max_rounds", np.int32),  # a match is over after so many rounds, whatever its scores
         ("hand_size", np.int8),
         ("table_size", np.int8),
         ("target_sum", np.int8),
@@ -152,7 +153,7 @@ def lower(rules: Rules, episode: str = "round") -> np.ndarray[Any, np.dtype[Any]
     one_of("episode", episode, EPISODES)
     if episode == "match" and not _can_score(rules):
         raise ValueError(
-            f"episode='match' is not possible with {rules!r}: nobody can score, so no match ends; "
+            f"episode='match' is not possible with {rules!r}: nobody can score, so nobody can win; "
             f"allowed: a pack in which a capture is possible, and points for something in it"
         )
     spec = np.zeros(1, SPEC)
@@ -172,6 +173,7 @@ def lower(rules: Rules, episode: str = "round") -> np.ndarray[Any, np.dtype[Any]
     ):
         record[name] = getattr(rules, name)
     record["target"] = rules.match_target
+    record["max_rounds"] = rules.max_rounds
     record["match"] = episode == "match"
     record["plain"] = not (rules.building or rules.jokers or rules.capture_by == "value")
     record["worth"], record["escoba_worth"] = card_worth(rules)

@@ -182,6 +182,17 @@ def winner_of(spec, scores, target):
     return NOBODY
 
 
+@kernel
+def is_last_round(spec, s, round_index):
+    """Whether no round follows on round ``round_index``, at the end of which the scores are these.
+
+    The highest side has won then, and sides that share the lead share the win: see ``win_of``.
+    """
+    if spec["match"] == 0 or round_index + 1 >= spec["max_rounds"]:
+        return True
+    return winner_of(spec, s["scores"], int(spec["target"])) != NOBODY
+
+
 @entry
 def match_winners(spec, winners):
     """Writes who of two sides has won a match at whole points, or NOBODY.

@@ -141,6 +141,7 @@ class Tables:
         numbers = {key: number for number, key in enumerate(distinct)}
         # Who sits in each seat, the learner's being the first.
         self._order = np.array([LEARNER, *(numbers[id(policy)] for policy in self.opponents)])
+        num_envs = len(self.batch)
         self._all = np.arange(num_envs)
         self.seats = np.full(num_envs, self._fixed_seat or 0)
         self.over = np.ones(num_envs, np.bool_)

@@ -66,8 +66,9 @@ class Ladder:
             raise ValueError(f"name {quoted(name)} of a ladder is not possible; allowed: text")
         one_of("preset", self.preset, PRESETS)
         lower(make_rules(self.preset), self.episode)
-        check_seed(self.seed)
-        whole("deals", self.deals, 2, MAX_DEALS)
+        # The plain numbers are kept: a narrow type of NumPy's would overflow in sums.
+        object.__setattr__(self, "seed", check_seed(self.seed))
+        object.__setattr__(self, "deals", whole("deals", self.deals, 2, MAX_DEALS))
         given: object = self.opponents
         pairs = isinstance(given, tuple) and all(
             isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)

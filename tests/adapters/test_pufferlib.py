@@ -187,6 +187,12 @@ def test_a_seed_gives_the_same_games_and_no_seed_the_next_ones(env_class: Any) -
     assert np.array_equal(env.reset(8)[0], first)
 
 
+def test_a_number_of_games_of_any_integer_type_is_that_many(env_class: Any) -> None:
+    env = env_class(np.uint8(200))
+    assert env.num_agents == 400
+    assert env.reset(1)[0].shape[0] == 400
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

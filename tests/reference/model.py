@@ -14,13 +14,10 @@ What the rules page leaves open, and how it is decided here:
   The setenta asks for the suits the pack has. "Fifteen" is `target_sum`, the first "four" table
   cards are `table_size` cards, and thirty is twice `target_sum`. The "fewer than four piles" of
   building stay four. A run of oros is broken by a rank that the pack lacks.
-* A category whose highest count is zero scores for nobody, whatever `ties` says.
 * A set-aside table is out of the round but not out of the pack: with an oro set aside no side can
   have all the oros.
-* Building with capture `optional`: a card that could capture may be set or laid as if it could
-  not; the pile it is set on must still stay below `target_sum`. Building with capture `hand`: if
-  some card in hand can capture, only such cards may be chosen. The stuck rule of building applies
-  when no card in hand has a legal capture, set or lay.
+* Building with capture `hand`: if some card in hand can capture, only such cards may be chosen. The
+  stuck rule of building applies when no card in hand has a legal capture, set or lay.
 * A capture takes at least one table card, whatever the pack: a card worth `target_sum` by itself
   captures nothing.
 * Jokers. A joker on the table may be part of the capture of an ordinary card. Both jokers may be
@@ -30,6 +27,7 @@ What the rules page leaves open, and how it is decided here:
 * A sweep with the very last card of the round scores nothing with `capture_by` `value`; with
   `fifteen` (where small packs make it possible) it scores.
 * Unclaimed leftovers stay where they are, on the table and in the stock, until the next deal.
+* A match that nobody has won in 100 rounds for each point of the target, and 1,000 more, is over.
 * A side is `seat % 2` in a partnership and the seat otherwise.
 
 The combinations that the rules page refuses are not checked here.
@@ -400,6 +398,11 @@ def match_target(rules: RulesMapping) -> int:
     return rules["target"]
 
 
+def most_rounds(rules: RulesMapping) -> int:
+    """Returns the rounds after which a match is over even if nobody has won it."""
+    return 100 * (match_target(rules) + 10)
+
+
 def match_winner(scores: Sequence[Fraction | int], target: int) -> int | None:
     """Decides a match at the end of a round.
 
@@ -597,7 +600,7 @@ class ReferenceGame:
             score + points for score, points in zip(self.scores, report.total, strict=True)
         ]
         self.winner = match_winner(self.scores, match_target(self.rules))
-        if self.winner is not None:
+        if self.winner is not None or len(self.reports) == most_rounds(self.rules):
             self.match_over = True
             return
         self.round_index += 1
