@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.needs import needs
 from typer.testing import CliRunner
 
 from escoba_env.analysis import analyse
@@ -181,6 +182,7 @@ def without_seconds(values: dict[str, Any]) -> Any:
     return json.loads(json.dumps({k: v for k, v in values.items() if k != "seconds"}))
 
 
+@needs("openskill")
 def test_a_tournament_prints_json_and_fills_its_folder(tmp_path: Path) -> None:
     command = ("tournament", "random", "greedy", "--deals", "10", "--seed", "3")
     folder, plot = tmp_path / "run", tmp_path / "plot.svg"
@@ -259,6 +261,7 @@ def test_several_games_are_recorded_into_a_folder(tmp_path: Path) -> None:
         assert replay == play_game(["greedy", "random"], seed=3, index=index)
 
 
+@needs("torch")
 def test_the_checkpoints_for_the_rules_are_asked() -> None:
     values = as_json("analyse", Game(seed=1).to_text())
     assert values["policies"] == ["classic-2p", "classic-2p-match", "universal"]
@@ -292,6 +295,7 @@ def test_ctrl_c_prints_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "too little was finished" in result.stderr
 
 
+@needs("openskill")
 def test_a_disk_that_fills_up_leaves_the_result_so_far(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -310,6 +314,7 @@ def test_a_disk_that_fills_up_leaves_the_result_so_far(
     assert f"{part.standings[0].margin:+.3f}" in result.stdout
 
 
+@needs("openskill")
 def test_a_result_is_shown_whatever_becomes_of_its_files(tmp_path: Path) -> None:
     (tmp_path / "tournament.json").mkdir()
     result = escoba("tournament", "greedy", "random", "--deals", "4", "--folder", str(tmp_path))
@@ -406,6 +411,7 @@ def test_a_file_is_a_replay_whatever_its_folder_is_called(
     assert "a position begins with" in result.stderr
 
 
+@needs("openskill")
 def test_names_that_begin_alike_differ_where_there_is_little_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -463,8 +469,16 @@ POSITION = Game(seed=1).to_text()
         (("tournament", "greedy", "greedy"), ("'greedy'", "twice")),
         (("tournament", "greedy", "gredy"), ("policy 'gredy'", "random, greedy")),
         ((*TOURNAMENT, "--plot", "a.gif"), ("plot 'a.gif'", ".png, .svg or .pdf")),
-        ((*TOURNAMENT, "--plot", f"{__file__}/a.png"), ("a.png cannot be written",)),
-        ((*TOURNAMENT, "--folder", ""), ("folder '' is not possible",)),
+        pytest.param(
+            (*TOURNAMENT, "--plot", f"{__file__}/a.png"),
+            ("a.png cannot be written",),
+            marks=needs("matplotlib"),
+        ),
+        pytest.param(
+            (*TOURNAMENT, "--folder", ""),
+            ("folder '' is not possible",),
+            marks=needs("openskill"),
+        ),
         (("record", "greedy", "random", "--out", f"{__file__}/x"), ("cannot be written",)),
         ((*TOURNAMENT, "--ray", "auto", "--workers", "2"), ("--workers and --ray",)),
         ((*TOURNAMENT, "--folder", __file__), ("results cannot be kept", "test_cli.py")),

@@ -9,11 +9,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from support.needs import needs
 
 from escoba_env import Game, evaluate, load_policy, parse_move
 from escoba_env.policies.checkpoint import CheckpointError
 
 
+@needs("torch")
 def test_a_shipped_name_is_the_shipped_policy_whatever_folders_lie_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -29,6 +31,7 @@ def test_no_name_is_no_policy() -> None:
         load_policy("")
 
 
+@needs("torch")
 def test_the_folder_of_a_run_points_to_the_policy_in_it(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").mkdir()
     with pytest.raises(CheckpointError, match=re.escape(str(tmp_path / "checkpoint"))):

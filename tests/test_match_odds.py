@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from support.needs import needs
 
 from escoba_env import Batch, load_policy, make_rules
 from escoba_env.batch import Views
@@ -150,7 +151,7 @@ def test_between_whole_margins_the_worth_is_in_proportion_and_beyond_all_it_is_t
     assert np.isnan(found[0, 3])
 
 
-@pytest.mark.parametrize("rollout", ["counting", "classic-2p"])
+@pytest.mark.parametrize("rollout", ["counting", pytest.param("classic-2p", marks=needs("torch"))])
 def test_a_search_for_wins_values_what_margins_are_worth(rollout: str) -> None:
     """In one world, that is the worth of the margin."""
     views = views_at(14, 20)
@@ -173,7 +174,12 @@ def test_a_search_values_actions_at_other_scores_as_if_it_were_asked_there() -> 
 
 
 @pytest.mark.parametrize(
-    "options", ["worlds=4", "utility=win,time=0.01", "utility=win,worlds=4,rollout=classic-2p"]
+    "options",
+    [
+        "worlds=4",
+        "utility=win,time=0.01",
+        pytest.param("utility=win,worlds=4,rollout=classic-2p", marks=needs("torch")),
+    ],
 )
 def test_other_scores_are_refused_where_play_outs_cannot_be_shared(options: str) -> None:
     search = load_policy(f"search:{options}")
