@@ -57,7 +57,10 @@ LOWEST_TESTS: dict[str, tuple[set[str], str]] = {
         {"evaluation"},
         "tests/test_tournament.py tests/test_evaluation.py tests/test_report.py tests/test_cli.py",
     ),
-    "ray": ({"ray"}, "tests/test_units.py tests/adapters/test_missing_rllib.py"),
+    "ray": (
+        {"ray", "evaluation", "learned"},
+        "tests/test_units.py tests/adapters/test_missing_rllib.py",
+    ),
     "render": ({"render"}, "tests/test_render.py tests/test_aec.py"),
     "onnx": ({"onnx", "learned"}, "tests/adapters/test_onnx.py"),
     "openspiel": (

@@ -481,7 +481,11 @@ POSITION = Game(seed=1).to_text()
         ),
         (("record", "greedy", "random", "--out", f"{__file__}/x"), ("cannot be written",)),
         ((*TOURNAMENT, "--ray", "auto", "--workers", "2"), ("--workers and --ray",)),
-        ((*TOURNAMENT, "--folder", __file__), ("results cannot be kept", "test_cli.py")),
+        pytest.param(
+            (*TOURNAMENT, "--folder", __file__),
+            ("results cannot be kept", "test_cli.py"),
+            marks=needs("openskill"),
+        ),
         ((*TOURNAMENT, "--players", "9"), ("players=9", "2, 3 or 4")),
         (("crossplay", "greedy", "random", "--against", "x"), ("policy 'x'", "random, greedy")),
         (("crossplay", "greedy", "random", "--rule", "players=2"), ("partnership=True",)),

@@ -80,6 +80,7 @@ def test_results_do_not_depend_on_the_number_of_workers(
     assert len(Store(tmp_path)._known) == 2 * 4
 
 
+@needs("torch")
 @needs("openskill")
 def test_a_faulty_policy_is_named_by_another_process_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "START_AFTER", 0.0)
@@ -88,6 +89,7 @@ def test_a_faulty_policy_is_named_by_another_process_too(monkeypatch: pytest.Mon
         evaluate("classic-2p", "greedy", players=3, deals=400, workers=2)
 
 
+@needs("torch")
 def test_ray_plays_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("ray")
     monkeypatch.setattr(pool, "START_AFTER", 0.0)
@@ -497,6 +499,7 @@ def test_ctrl_c_loses_a_part_alone() -> None:
     assert stop.value.result == evaluate("slow", "random", deals=106)
 
 
+@needs("torch")
 @needs("openskill")
 def test_searches_ask_for_few_deals_the_longer_they_take() -> None:
     for slow, fast in (

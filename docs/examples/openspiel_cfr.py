@@ -92,7 +92,7 @@ def main() -> None:
     if args.out:
         check_writable(args.out)
     game = pyspiel.load_game(f"python_escoba(rules={args.pack})")
-    measured = {name: EscobaPolicy(game, name) for name in (*POLICIES, *args.policy)}
+    measured = [(name, EscobaPolicy(game, name)) for name in (*POLICIES, *args.policy)]
     policy = load(game, args.load) if args.load else solve(game, args.iterations)
     if args.out:
         save(policy, game, args.out)
@@ -101,7 +101,7 @@ def main() -> None:
         found = evaluate(here, opponent, game.rules, deals=args.deals, seed=args.seed)
         print(f"cfr against {opponent}: {found.margin:+.3f} +- {found.half_width:.3f} points")
     print(f"exploitability of cfr: {pyspiel.exploitability(game, policy):.5f}")
-    for name, one in measured.items():
+    for name, one in measured:
         found = exploitability(game, one)
         print(f"exploitability of {name}: {found:.5f}")
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from escoba_env.adapters import require
 
-require("sb3_contrib", "train,onnx", at_least="2.4")
+require("sb3_contrib", "train,onnx", at_least="2.6")
 
 from sb3_contrib import MaskablePPO
 

@@ -95,7 +95,7 @@ def check_export(path: str | Path) -> None:
     if path_of("path", path).suffix != ".onnx":
         raise ValueError(f"path {str(path)!r} is not possible; allowed: NAME.onnx")
     _onnx()
-    require("onnxscript", "onnx", at_least="0.5")
+    require("onnxscript", "onnx", at_least="0.6")
     _onnxruntime()
     require("torch", "learned", at_least="2.8")
     check_writable(path)
@@ -326,7 +326,7 @@ def _quietly() -> Iterator[None]:
 
 
 def _onnx() -> Any:
-    onnx: Any = require("onnx", "onnx", at_least="1.16")
+    onnx: Any = require("onnx", "onnx", at_least="1.17")
     importlib.import_module("onnx.helper")
     return onnx
 
