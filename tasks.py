@@ -36,8 +36,59 @@ EXTRAS = {
 }
 TORCH_EXTRAS = {"learned", "train", "frameworks", "rllib"}
 RAY_EXTRAS = {"rllib", "onnx", "testing"}
+# For `test-lowest`, the package alone and each extra: what its tests need installed, and the tests.
+# The bounds of `testing` are tried by each of them; those of `dev` are what `check` runs with.
+LOWEST_TESTS: dict[str, tuple[set[str], str]] = {
+    "core": (set(), "tests"),
+    "learned": (
+        {"learned"},
+        "tests/test_checkpoint.py tests/test_policies.py tests/test_search.py",
+    ),
+    "train": (
+        {"train", "onnx"},
+        (
+            "tests/test_training.py tests/test_league.py tests/test_best_response.py "
+            "tests/test_distil.py tests/test_critic.py tests/test_rollout.py "
+            "tests/test_sb3_vec_env.py tests/test_gymnasium_env.py "
+            "tests/adapters/test_sb3_policy.py tests/adapters/test_sb3_example.py"
+        ),
+    ),
+    "evaluation": (
+        {"evaluation"},
+        "tests/test_tournament.py tests/test_evaluation.py tests/test_report.py tests/test_cli.py",
+    ),
+    "ray": (
+        {"ray", "evaluation", "learned"},
+        "tests/test_units.py tests/adapters/test_missing_rllib.py",
+    ),
+    "render": ({"render"}, "tests/test_render.py tests/test_aec.py"),
+    "onnx": ({"onnx", "learned"}, "tests/adapters/test_onnx.py"),
+    "openspiel": (
+        {"openspiel"},
+        "tests/adapters/test_openspiel.py tests/adapters/test_openspiel_example.py",
+    ),
+    "tianshou": (
+        {"tianshou", "onnx"},
+        "tests/adapters/test_tianshou.py tests/adapters/test_tianshou_example.py",
+    ),
+    "torchrl": (
+        {"torchrl", "onnx"},
+        "tests/adapters/test_torchrl.py tests/adapters/test_torchrl_example.py",
+    ),
+    "rllib": (
+        {"rllib", "onnx"},
+        "tests/adapters/test_rllib.py tests/adapters/test_rllib_example.py",
+    ),
+    "agilerl": (
+        {"agilerl", "onnx"},
+        "tests/adapters/test_agilerl.py tests/adapters/test_agilerl_example.py",
+    ),
+    "frameworks": ({"frameworks"}, "tests/adapters"),
+}
 # mypy reads the training scripts and adapters too, so checking them takes what they import.
 CHECK_EXTRAS = {"dev", "frameworks"}
+NO_TESTS_RAN = 5  # pytest's exit code
+PIP_INSTALL = ["pip", "--disable-pip-version-check", "install"]
 CHECKS = [
     ["ruff", "format", "--check", "."],
     ["ruff", "check", "."],
@@ -66,6 +117,8 @@ class Environment:
 USUAL = Environment(".venv", "constraints.txt")
 # Ray's RLlib pins a gymnasium of its own.
 WITH_RAY = Environment(".venv-ray", "constraints-ray.txt")
+# Made anew for each extra, with versions that are found when it is made.
+LOWEST = Environment(".venv-lowest", ".venv-lowest/lowest.txt")
 
 
 def main() -> int:
@@ -98,6 +151,14 @@ def main() -> int:
         usage="tasks.py test-ray [pytest arguments]",
         allow_abbrev=False,
     )
+    lowest = commands.add_parser(
+        "test-lowest",
+        help="test the lowest versions that pyproject.toml allows, in .venv-lowest",
+        description="For the package alone (core) and for each extra: make .venv-lowest anew, with "
+        "the lowest version of everything that is asked for by name, and run the tests that "
+        "concern it. Without names, all of them, which takes an hour or more.",
+    )
+    lowest.add_argument("names", nargs="*", metavar="NAME", help=", ".join(LOWEST_TESTS))
     commands.add_parser("check", help="format, lint and types, changing nothing")
     commands.add_parser("format", help="sort imports and format every file")
     args, rest = parser.parse_known_args()
@@ -119,6 +180,11 @@ def main() -> int:
         tests = ["tests/adapters/test_missing_rllib.py", "tests/adapters/test_rllib.py"]
         example = "tests/adapters/test_rllib_example.py"
         return run_all([["pytest", "-n", "2", *tests, example, *rest]], WITH_RAY)
+    if args.command == "test-lowest":
+        unknown = [name for name in args.names if name not in LOWEST_TESTS]
+        if unknown:
+            lowest.error(f"{unknown[0]!r} is unknown; allowed: {', '.join(LOWEST_TESTS)}")
+        return test_lowest(args.names or list(LOWEST_TESTS))
     install(CHECK_EXTRAS)
     if args.command == "check":
         return run_all(CHECKS)
@@ -137,13 +203,45 @@ def install(extras: set[str], env: Environment = USUAL) -> None:
         print(TORCH_HINT)
     env.stamp.unlink(missing_ok=True)
     project = f".[{','.join(wanted)}]" if wanted else "."
-    pip = ["pip", "--disable-pip-version-check", "install", "-c", env.constraints, "-e", project]
-    code = run(pip, env)
+    code = run([*PIP_INSTALL, "-c", env.constraints, "-e", project], env)
     if code:
         print("\nThe installation failed; pip says why above.")
         sys.exit(code)
     content = {"inputs": inputs_digest(env), "extras": wanted}
     env.stamp.write_text(json.dumps(content), encoding="utf-8")
+
+
+def test_lowest(names: list[str]) -> int:
+    """Tests the lowest versions of the package's requirements and of its extras', one by one.
+
+    uv finds the versions and pip installs them, since only pip finds torch where ``TORCH_HINT``
+    says.
+
+    Returns:
+        0 if none failed, else 1; how each of them ended is printed.
+    """
+    ends = {}
+    for name in names:
+        print(f"\n== The lowest versions of {name} ==", flush=True)
+        extras, patterns = LOWEST_TESTS[name]
+        wanted = sorted({*extras, "testing"})
+        make_venv(LOWEST)
+        find = ["uv", "pip", "compile", "--quiet", "--resolution", "lowest-direct"]
+        find += ["--python", str(LOWEST.python)]
+        find += [f"--extra={extra}" for extra in wanted]
+        steps = [
+            [*PIP_INSTALL, "--quiet", "-c", USUAL.constraints, "uv"],
+            [*find, "--output-file", LOWEST.constraints, "pyproject.toml"],
+            [*PIP_INSTALL, "--quiet", "-c", LOWEST.constraints, "-e", f".[{','.join(wanted)}]"],
+            ["pip", "check"],
+            ["pytest", "-n", "2", *patterns.split()],
+        ]
+        # Each step needs the one before it.
+        code = next((code for step in steps if (code := run(step, LOWEST))), 0)
+        # On Python 3.10 some frameworks are not to be had, and their tests are skipped.
+        ends[name] = {0: "passed", NO_TESTS_RAN: "no test ran"}.get(code, "FAILED")
+    print("", *(f"{name}: {end}" for name, end in ends.items()), sep="\n")
+    return int("FAILED" in ends.values())
 
 
 def make_venv(env: Environment) -> None:

@@ -20,6 +20,7 @@ from pettingzoo.test import (
     seed_test,
 )
 from pettingzoo.test.state_test import state_test
+from support.needs import needs
 
 from escoba_env import Game, IllegalActionError, Rules, RulesError, escoba_v0
 from escoba_env.cards import NUM_ACTIONS, cards_in
@@ -126,6 +127,7 @@ def test_pettingzoo_state_test(seats, episode):
     state_test(escoba_v0.env(**arguments), escoba_v0.parallel_env(**arguments))
 
 
+@needs("PIL")
 @quiet
 @each_seating
 def test_pettingzoo_render_test(seats):

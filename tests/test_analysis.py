@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from support.needs import needs
 
 from escoba_env import Game, load_policy
 from escoba_env.analysis import analyse, analyse_game
@@ -87,6 +88,7 @@ def test_the_move_that_a_policy_plays_is_the_one_it_is_said_to() -> None:
         assert other.get_state() == game.get_state()
 
 
+@needs("torch")
 def test_probabilities_of_a_network_are_the_products_of_its_picks() -> None:
     policy = load_policy("classic-2p")
     game = next(g for g in (game_after(12, s) for s in range(99)) if _needs_two_picks(g))
@@ -176,6 +178,7 @@ def test_before_the_endgame_there_is_the_value_with_all_cards_known() -> None:
     assert "max_nodes=1" in short.notes[1]
 
 
+@needs("torch")
 def test_a_view_says_what_the_game_says_but_for_hidden_cards() -> None:
     game = game_after(14, 8)
     whole = analyse(game, ["greedy", "classic-2p"], double_dummy=False)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.needs import needs
 
 from escoba_env import Batch, Game, load_policy
 from escoba_env.cards import parse_card, parse_cards
@@ -155,6 +156,7 @@ def test_beliefs_change_what_a_search_thinks_and_nothing_it_may_do():
     np.testing.assert_array_equal(one, actions[:20])
 
 
+@needs("torch")
 def test_a_learned_play_out_takes_the_same_worlds_in_any_slices(monkeypatch):
     batch = Batch(3)
     batch.reset(7)

@@ -10,10 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from safetensors.numpy import load_file
-from test_checkpoint import make_policy
+from support.networks import make_policy
 from typer.testing import CliRunner
+
+pytest.importorskip("torch")
+pytest.importorskip("sb3_contrib")
+pytest.importorskip("yaml")
+
+import torch
 
 from escoba_env import Batch, load_policy, make_rules
 from escoba_env.evaluation import Evaluation, evaluate

@@ -20,13 +20,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
+from support.networks import make_policy
+
+pytest.importorskip("torch")
+
+import torch
 
 from escoba_env.batch import Batch, Views
-from escoba_env.encoding import VERSIONS, Encoding
+from escoba_env.encoding import VERSIONS
 from escoba_env.evaluation import evaluate
 from escoba_env.policies import checkpoint, load_policy
 from escoba_env.policies.checkpoint import (
@@ -34,51 +38,16 @@ from escoba_env.policies.checkpoint import (
     WEIGHTS,
     Card,
     CheckpointError,
-    NetworkCard,
     load_checkpoint,
     read_card,
     save_checkpoint,
 )
 from escoba_env.policies.learned import LearnedPolicy
-from escoba_env.policies.network import PolicyNetwork
 from escoba_env.rules import make_rules
 
 ROOT = Path(__file__).parents[1]
 # The networks are tiny: a second thread would only be waited for.
 torch.set_num_threads(1)
-
-
-def make_policy(
-    seed: int = 0,
-    rules: dict[str, Any] | None = None,
-    hidden: tuple[int, ...] = (8, 6),
-    action_hidden: int = 5,
-    head: dict[str, Any] | None = None,
-    **about: Any,
-) -> LearnedPolicy:
-    """Returns an untrained policy whose probabilities are far from uniform."""
-    table = make_rules(rules or {})
-    encoding = Encoding("tactical", table, about.get("episode", "round"))
-    size = encoding.layout()["facts"].start
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        network = PolicyNetwork(size, hidden, action_hidden, **(head or {}))
-        with torch.no_grad():
-            network.action_head.weight *= 2000
-    card = Card(
-        **{
-            "name": "one",
-            "encoding": "tactical",
-            "encoding_version": VERSIONS["tactical"],
-            "rules": table.as_dict(),
-            "episode": "round",
-            "network": NetworkCard(
-                state_size=size, hidden=hidden, action_hidden=action_hidden, **(head or {})
-            ),
-            **about,
-        }
-    )
-    return LearnedPolicy(card, network)
 
 
 def some_views(number: int = 60, **fields: Any) -> Views:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import typer
+from support.needs import needs
 from typer.testing import CliRunner
 
 from escoba_env.analysis import analyse, analyse_game
@@ -187,6 +188,7 @@ def without_seconds(values: dict[str, Any]) -> Any:
     return json.loads(json.dumps({k: v for k, v in values.items() if k != "seconds"}))
 
 
+@needs("openskill")
 def test_a_tournament_prints_json_and_fills_its_folder(tmp_path: Path) -> None:
     command = ("tournament", "random", "greedy", "--deals", "10", "--seed", "3")
     folder, plot = tmp_path / "run", tmp_path / "plot.svg"
@@ -368,6 +370,7 @@ def test_a_replay_names_players_marks_escobas_and_shows_what_scores(tmp_path: Pa
     assert f"round {len(replay.rounds)}, player_" in shown
 
 
+@needs("torch")
 def test_the_checkpoints_for_the_rules_are_asked() -> None:
     values = as_json("analyse", Game(seed=1).to_text())
     assert values["policies"] == ["classic-2p", "classic-2p-match", "universal"]
@@ -402,6 +405,7 @@ def test_ctrl_c_prints_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "too little was finished" in result.stderr
 
 
+@needs("openskill")
 def test_a_disk_that_fills_up_leaves_the_result_so_far(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -420,6 +424,7 @@ def test_a_disk_that_fills_up_leaves_the_result_so_far(
     assert f"{part.standings[0].margin:+.3f}" in result.stdout
 
 
+@needs("openskill")
 def test_a_result_is_shown_whatever_becomes_of_its_files(tmp_path: Path) -> None:
     (tmp_path / "tournament.json").mkdir()
     result = escoba("tournament", "greedy", "random", "--deals", "4", "--folder", str(tmp_path))
@@ -714,6 +719,7 @@ def test_a_file_is_a_replay_whatever_its_folder_is_called(
     assert "a position begins with" in result.stderr
 
 
+@needs("openskill")
 def test_names_that_begin_alike_differ_where_there_is_little_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -785,11 +791,23 @@ POSITION = Game(seed=1).to_text()
         (("tournament", "greedy", "greedy"), ("'greedy'", "twice")),
         (("tournament", "greedy", "gredy"), ("policy 'gredy'", "random, greedy")),
         ((*TOURNAMENT, "--plot", "a.gif"), ("plot 'a.gif'", ".png, .svg or .pdf")),
-        ((*TOURNAMENT, "--plot", f"{__file__}/a.png"), ("a.png cannot be written",)),
-        ((*TOURNAMENT, "--folder", ""), ("folder '' is not possible",)),
+        pytest.param(
+            (*TOURNAMENT, "--plot", f"{__file__}/a.png"),
+            ("a.png cannot be written",),
+            marks=needs("matplotlib"),
+        ),
+        pytest.param(
+            (*TOURNAMENT, "--folder", ""),
+            ("folder '' is not possible",),
+            marks=needs("openskill"),
+        ),
         (("record", "greedy", "random", "--out", f"{__file__}/x"), ("cannot be written",)),
         ((*TOURNAMENT, "--ray", "auto", "--workers", "2"), ("--workers and --ray",)),
-        ((*TOURNAMENT, "--folder", __file__), ("results cannot be kept", "test_cli.py")),
+        pytest.param(
+            (*TOURNAMENT, "--folder", __file__),
+            ("results cannot be kept", "test_cli.py"),
+            marks=needs("openskill"),
+        ),
         ((*TOURNAMENT, "--players", "9"), ("players=9", "2, 3 or 4")),
         (("crossplay", "greedy", "random", "--against", "x"), ("policy 'x'", "random, greedy")),
         (("crossplay", "greedy", "random", "--rule", "players=2"), ("partnership=True",)),

@@ -6,8 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from test_policies import TABLES, with_hidden_cards_dealt_anew
+
+pytest.importorskip("torch")
+pytest.importorskip("sb3_contrib")
+pytest.importorskip("yaml")
+
+import torch
 
 from escoba_env import Batch, load_policy, make_rules
 from escoba_env.cards import NUM_IDS

@@ -9,9 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
+
+pytest.importorskip("torch")
+pytest.importorskip("yaml")
+
+import torch
 
 from escoba_env import Batch, load_policy, make_rules
 from escoba_env.cards import NUM_ACTIONS

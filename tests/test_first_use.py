@@ -14,6 +14,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from support.needs import needs
 
 from escoba_env import Game, compiling, evaluate, load_policy, parse_move
 from escoba_env.compiling import QUIET, _Compiling
@@ -22,6 +23,7 @@ from escoba_env.policies.checkpoint import CheckpointError
 from escoba_env.warming import warmup
 
 
+@needs("torch")
 def test_a_shipped_name_is_the_shipped_policy_whatever_folders_lie_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,6 +39,7 @@ def test_no_name_is_no_policy() -> None:
         load_policy("")
 
 
+@needs("torch")
 def test_the_folder_of_a_run_points_to_the_policy_in_it(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").mkdir()
     with pytest.raises(CheckpointError, match=re.escape(str(tmp_path / "checkpoint"))):

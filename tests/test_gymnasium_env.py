@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
+from support.needs import needs
 
 from escoba_env import Game, IllegalActionError, Rules, RulesError, escoba_v0, load_policy
 from escoba_env.envs import registration
@@ -70,6 +71,7 @@ class Recorder:
 # -- Gymnasium's own checks -----------------------------------------------------------------
 
 
+@needs("PIL")
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize(
     "arguments",
@@ -84,6 +86,7 @@ def test_gymnasium_check_env(arguments):
     check_env(gymnasium.make(ID, **arguments).unwrapped)
 
 
+@needs("PIL")
 def test_gymnasium_check_env_finds_nothing_to_warn_about():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -7,8 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from safetensors.numpy import load_file
+
+pytest.importorskip("torch")
+pytest.importorskip("sb3_contrib")
+pytest.importorskip("yaml")
+
+import torch
 
 from escoba_env import Batch
 from escoba_env.policies import GreedyPolicy, RandomPolicy

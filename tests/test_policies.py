@@ -8,12 +8,12 @@ from collections.abc import Callable
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from test_checkpoint import make_policy
+from support.networks import make_policy
 
 from escoba_env.batch import Batch, Views
 from escoba_env.cards import NUM_ACTIONS, SUITS, card_set, cards_in, parse_card, parse_cards
@@ -30,8 +30,10 @@ from escoba_env.policies import (
     load_policy,
     split_options,
 )
-from escoba_env.policies.learned import LearnedPolicy
 from escoba_env.rules import Rules
+
+if TYPE_CHECKING:
+    from escoba_env.policies.learned import LearnedPolicy
 
 TABLES: dict[str, dict[str, Any]] = {
     "two": {"players": 2},
@@ -54,7 +56,7 @@ POLICIES: dict[str, Callable[[dict[str, Any]], Policy]] = {
 
 
 def sampling(policy: LearnedPolicy) -> LearnedPolicy:
-    return LearnedPolicy(policy.card, policy.network, sample=True)
+    return type(policy)(policy.card, policy.network, sample=True)
 
 
 def batch_after(steps: int, games: int = 200, seed: int = 9, **fields: Any) -> Batch:
@@ -381,7 +383,8 @@ def test_no_views_have_no_probabilities() -> None:
 )
 @pytest.mark.parametrize("sample", [False, True])
 def test_views_of_another_layout_are_refused(fields: dict[str, Any], sample: bool) -> None:
-    policy = LearnedPolicy(make_policy().card, make_policy().network, sample=sample)
+    policy = make_policy()
+    policy = type(policy)(policy.card, policy.network, sample=sample)
     views = batch_after(1, games=5, **fields).views()
     for refused in (policy.act, policy.probabilities):
         with pytest.raises(ValueError, match=r"'one' was trained for .* have another layout"):
@@ -441,6 +444,8 @@ def test_a_policy_is_returned_as_it_is() -> None:
 
 def test_a_checkpoint_is_found_by_its_folder_and_takes_options(tmp_path: Path) -> None:
     make_policy().save(tmp_path / "one")
+    from escoba_env.policies.learned import LearnedPolicy
+
     for folder in (tmp_path / "one", str(tmp_path / "one"), f"{tmp_path}/one/"):
         policy = load_policy(folder)
         assert isinstance(policy, LearnedPolicy)

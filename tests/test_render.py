@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from gymnasium.error import DependencyNotInstalled
+from support.needs import needs
 
 import escoba_env.render
 from escoba_env import Game, escoba_v0
@@ -123,6 +124,7 @@ def test_text_says_how_an_illegal_action_ended_the_game():
     assert f"note       {env.possible_agents[env.game.turn]}: action 42 (lay)" in env.render()
 
 
+@needs("PIL")
 @each_seating
 @pytest.mark.parametrize("faces", ["spanish", "french"])
 def test_pictures_of_whole_games(seats, faces):
@@ -142,6 +144,7 @@ def test_pictures_of_whole_games(seats, faces):
     assert env.terminations[env.agent_selection]
 
 
+@needs("PIL")
 def test_faces_change_the_picture():
     pictures = []
     for faces in ("spanish", "french"):
@@ -151,6 +154,7 @@ def test_faces_change_the_picture():
     assert (pictures[0] != pictures[1]).any()
 
 
+@needs("PIL")
 def test_picture_of_a_view_shows_backs_and_depends_on_nothing_hidden():
     from escoba_env.render import picture
 
@@ -163,6 +167,7 @@ def test_picture_of_a_view_shows_backs_and_depends_on_nothing_hidden():
     assert (first != second).any()
 
 
+@needs("PIL")
 @pytest.mark.parametrize("table", [0, 1, 10, 15, 16, 24, 34])
 def test_picture_takes_any_number_of_table_cards(table):
     env = escoba_v0.env(render_mode="rgb_array", table_size=table)
@@ -170,6 +175,7 @@ def test_picture_takes_any_number_of_table_cards(table):
     assert env.render().shape == (760, 1080, 3)
 
 
+@needs("PIL")
 def test_picture_takes_large_hands():
     env = escoba_v0.env(render_mode="rgb_array", hand_size=18, table_size=4)
     env.reset(seed=9)
@@ -227,6 +233,7 @@ def test_a_missing_pillow_names_the_extra(monkeypatch):
         env.render()
 
 
+@needs("PIL")
 def test_pillow_is_imported_only_to_draw_a_picture():
     code = (
         "import sys\n"

@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
+
+pytest.importorskip("torch")
+pytest.importorskip("sb3_contrib")
+
+import torch
 
 from escoba_env.batch import Batch, Views
 from escoba_env.cards import NUM_ACTIONS

@@ -276,3 +276,8 @@ def test_a_step_is_waited_for_once() -> None:
     env.step(env.action_masks().argmax(axis=1))
     with pytest.raises(RuntimeError, match="step_async"):
         env.step_wait()
+
+
+def test_a_progress_bar_needs_no_more_than_the_extra(capsys):
+    model = MaskablePPO("MlpPolicy", EscobaVecEnv(2), n_steps=8, batch_size=16, device="cpu")
+    assert model.learn(16, progress_bar=True).num_timesteps == 16

@@ -9,10 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.networks import make_policy
+from typer.testing import CliRunner
+
+pytest.importorskip("torch")
+pytest.importorskip("yaml")
+pytest.importorskip("sb3_contrib")
+pytest.importorskip("matplotlib")
+
 import torch
 import yaml
-from test_checkpoint import make_policy
-from typer.testing import CliRunner
 
 from escoba_env.batch import Batch
 from escoba_env.evaluation import cross_play, evaluate, ladder
@@ -26,7 +32,6 @@ from training.run_folder import RunFolder
 from training.selfplay import train
 
 torch.set_num_threads(1)
-pytest.importorskip("matplotlib")
 
 PNG = b"\x89PNG"
 SMALL: dict[str, Any] = {

@@ -6,11 +6,13 @@ import csv
 import dataclasses
 import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.needs import needs
 
 from escoba_env.batch import Batch
 from escoba_env.evaluation import (
@@ -24,6 +26,7 @@ from escoba_env.evaluation import (
     tournament,
 )
 from escoba_env.evaluation.plots import check_plot
+from escoba_env.evaluation.tournaments import _ratings
 from escoba_env.policies import BUILTIN, GreedyPolicy, RandomPolicy, load_policy
 
 TABLES: dict[str, dict[str, Any]] = {
@@ -55,6 +58,7 @@ NAMES = ["random", "greedy", "lowest"]
 # -- tournament -----------------------------------------------------------------------------
 
 
+@needs("openskill")
 @pytest.mark.parametrize("table", TABLES)
 def test_every_pairing_is_what_evaluate_measures(table: str) -> None:
     result = tournament(NAMES, deals=30, seed=4, **TABLES[table])
@@ -66,6 +70,7 @@ def test_every_pairing_is_what_evaluate_measures(table: str) -> None:
         assert pairing.losses == alone.losses
 
 
+@needs("openskill")
 @pytest.mark.parametrize("table", TABLES)
 def test_what_is_won_is_lost_by_others(table: str) -> None:
     result = tournament(NAMES, deals=30, **TABLES[table])
@@ -75,6 +80,7 @@ def test_what_is_won_is_lost_by_others(table: str) -> None:
     assert result.complete
 
 
+@needs("openskill")
 @pytest.mark.parametrize("table", TABLES)
 def test_the_order_of_the_policies_changes_no_margin(table: str) -> None:
     forth = tournament(NAMES, deals=20, **TABLES[table])
@@ -84,6 +90,7 @@ def test_the_order_of_the_policies_changes_no_margin(table: str) -> None:
         assert (other.margin, other.half_width) == pytest.approx((one.margin, one.half_width))
 
 
+@needs("openskill")
 def test_two_policies_have_opposite_standings() -> None:
     for fields in TABLES.values():
         first, second = tournament(["random", "greedy"], deals=50, **fields).standings
@@ -95,6 +102,7 @@ def test_two_policies_have_opposite_standings() -> None:
         assert first.deviation == pytest.approx(second.deviation)
 
 
+@needs("openskill")
 def test_an_interval_comes_from_the_mean_over_opponents_in_each_deal() -> None:
     result = tournament(NAMES, deals=40)
     greedy = next(s for s in result.standings if s.policy == "greedy")
@@ -111,6 +119,7 @@ def test_an_interval_comes_from_the_mean_over_opponents_in_each_deal() -> None:
     assert (greedy.margin, greedy.half_width) == pytest.approx(mean_interval(np.mean(samples, 0)))
 
 
+@needs("openskill")
 def test_json_csv_and_plot_say_the_same(tmp_path: Path) -> None:
     result = tournament(NAMES, deals=20)
     result.save(tmp_path / "new" / "folder")
@@ -176,13 +185,29 @@ def test_a_plot_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> Non
 def test_missing_libraries_are_named_before_anything_is_played(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ModuleNotFoundError, match=r"openskill: pip install .*\[evaluation\]"):
+    for module, part in (("openskill", "models"), ("matplotlib", "figure")):
+        monkeypatch.setitem(sys.modules, module, None)
+        monkeypatch.delitem(sys.modules, f"{module}.{part}", raising=False)
+    with pytest.raises(
+        ModuleNotFoundError, match=r"openskill is not installed: pip install .*\[evaluation\]"
+    ):
         tournament(NAMES, deals=4)
-    with pytest.raises(ModuleNotFoundError, match=r"matplotlib: pip install .*\[evaluation\]"):
+    with pytest.raises(
+        ModuleNotFoundError, match=r"matplotlib is not installed: pip install .*\[evaluation\]"
+    ):
         check_plot("a.png")
     with pytest.raises(ValueError, match=r"plot 'a.gif' is not possible; allowed: a .png"):
         check_plot("a.gif")
+
+
+@needs("openskill")
+def test_drawn_deals_leave_two_ratings_equal() -> None:
+    """OpenSkill 6.0.0 and 6.1.3 rate one of them 48.5 and the other 1.5, or both 148."""
+    drawn = {("a", "b"): np.zeros(200), ("b", "a"): np.zeros(200)}
+    (a, deviation), (b, other) = _ratings(["a", "b"], drawn).values()
+    assert a == pytest.approx(25, abs=1e-6)
+    assert b == pytest.approx(25, abs=1e-6)
+    assert deviation == pytest.approx(other)
 
 
 # -- cross-play -----------------------------------------------------------------------------

@@ -18,10 +18,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-import yaml
 from numpy.typing import NDArray
 from typer.testing import CliRunner
+
+pytest.importorskip("torch")
+pytest.importorskip("yaml")
+pytest.importorskip("sb3_contrib")
+
+import torch
+import yaml
 
 from escoba_env.batch import Batch, Views
 from escoba_env.cards import NUM_ACTIONS

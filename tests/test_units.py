@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.needs import needs
 
 from escoba_env.batch import IllegalActionError
 from escoba_env.evaluation import (
@@ -67,6 +68,7 @@ def squares(count: int, store: Store | None) -> list[int]:
 # -- workers --------------------------------------------------------------------------------
 
 
+@needs("openskill")
 def test_results_do_not_depend_on_the_number_of_workers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -78,6 +80,8 @@ def test_results_do_not_depend_on_the_number_of_workers(
     assert len(Store(tmp_path)._known) == 2 * 4
 
 
+@needs("torch")
+@needs("openskill")
 def test_a_faulty_policy_is_named_by_another_process_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "START_AFTER", 0.0)
     # A checkpoint for two players at a table of three: known only when it is asked to play.
@@ -85,6 +89,7 @@ def test_a_faulty_policy_is_named_by_another_process_too(monkeypatch: pytest.Mon
         evaluate("classic-2p", "greedy", players=3, deals=400, workers=2)
 
 
+@needs("torch")
 def test_ray_plays_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("ray")
     monkeypatch.setattr(pool, "START_AFTER", 0.0)
@@ -198,6 +203,7 @@ def test_half_a_header_is_begun_again(tmp_path: Path) -> None:
     assert path.read_bytes() == content
 
 
+@needs("openskill")
 @pytest.mark.parametrize("folder", [5, "", "a\0b"])
 def test_a_folder_is_a_path(folder: Any) -> None:
     with pytest.raises(ValueError, match=r"folder .* is not possible; allowed: a path"):
@@ -254,6 +260,7 @@ def edited(folder: Path, change: Any) -> None:
     path.write_text("\n".join([header, json.dumps(entry), *rest]) + "\n")
 
 
+@needs("openskill")
 @pytest.mark.parametrize("episode", ["round", "match"])
 @pytest.mark.parametrize(
     "change",
@@ -296,6 +303,7 @@ def test_a_result_that_cannot_be_is_refused_by_its_line(
         play()
 
 
+@needs("openskill")
 def test_a_match_that_nobody_has_won_is_refused(tmp_path: Path) -> None:
     fields: dict[str, Any] = {"deals": 2, "seed": 0, "episode": "match", "folder": tmp_path}
     tournament(["greedy", "random"], **fields)
@@ -333,6 +341,7 @@ def test_a_checkpoint_is_known_by_what_is_in_it(tmp_path: Path) -> None:
     assert identify(f"search:rollout={folder}").startswith(f"search:rollout={folder} sha256=")
 
 
+@needs("openskill")
 def test_keys_tell_everything_apart_that_matters(tmp_path: Path) -> None:
     # One folder for evaluations that differ in one thing each: none finds another's results.
     plays = []
@@ -395,6 +404,7 @@ def test_ctrl_c_before_anything_is_done_is_ctrl_c() -> None:
         assert not isinstance(stop.value, Interrupted)
 
 
+@needs("openskill")
 def test_a_stopped_tournament_counts_what_all_tables_have_and_goes_on(tmp_path: Path) -> None:
     names = ["greedy", "random"]
     with pytest.MonkeyPatch.context() as patch:
@@ -412,6 +422,7 @@ def test_a_stopped_tournament_counts_what_all_tables_have_and_goes_on(tmp_path: 
     assert whole == tournament(names, players=3, deals=500)
 
 
+@needs("openskill")
 def test_a_killed_tournament_resumes(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "escoba_env", "tournament", "random", "greedy"]
     options = ["--deals", "1000000", "--folder", str(tmp_path), "--workers", "1"]
@@ -453,6 +464,7 @@ def _slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("escoba_env.policies.loading.BUILTIN", {**BUILTIN, "slow": SlowPolicy})
 
 
+@needs("openskill")
 @pytest.mark.usefixtures("_slow")
 def test_slow_policies_are_played_in_small_parts_with_the_same_result(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
@@ -468,6 +480,7 @@ def test_slow_policies_are_played_in_small_parts_with_the_same_result(tmp_path: 
     assert evaluate(SlowPolicy(), "random", deals=110).margin == result.margin
 
 
+@needs("openskill")
 @pytest.mark.usefixtures("_slow")
 def test_what_was_kept_before_in_large_units_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -492,6 +505,8 @@ def test_ctrl_c_loses_a_part_alone() -> None:
     assert part == evaluate("slow", "random", deals=106)
 
 
+@needs("torch")
+@needs("openskill")
 def test_searches_ask_for_few_deals_the_longer_they_take() -> None:
     for slow, fast in (
         ("search:worlds=1024", "search:worlds=16"),
@@ -530,6 +545,7 @@ def full_after(patch: pytest.MonkeyPatch, number: int) -> None:
     patch.setattr(pool, "_write", fails)
 
 
+@needs("openskill")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_full_disk_leaves_the_result_so_far(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
@@ -613,6 +629,7 @@ def test_processes_end_with_the_one_that_has_started_them(tmp_path: Path) -> Non
         time.sleep(0.05)
 
 
+@needs("openskill")
 def test_an_illegal_action_is_still_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RandomPolicy, "act", lambda self, views: [42] * len(views))
     with pytest.raises(IllegalActionError, match="policy 'random'"):

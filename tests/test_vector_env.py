@@ -13,6 +13,7 @@ import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
+from support.needs import needs
 
 from escoba_env import AllSeatsEnv, Batch, Game, IllegalActionError, RulesError, load_policy
 from escoba_env.envs.single import EscobaEnv
@@ -148,21 +149,33 @@ def test_make_vec_finds_it_and_still_makes_the_others():
     assert [p.name for p in env.unwrapped.opponents] == ["greedy"]
 
 
-def test_gymnasiums_wrappers_count_its_episodes():
-    for mode in ("NextStep", "SameStep"):
-        env = RecordEpisodeStatistics(EscobaVectorEnv(4, "random", autoreset_mode=mode))
-        seen, _ = env.reset(seed=1)
-        returns, lengths = np.zeros(4), np.zeros(4, int)
-        fresh = np.zeros(4, bool)
-        for _ in range(60):
-            seen, rewards, ended, _, info = env.step(lowest(seen["action_mask"]))
-            returns += rewards
-            lengths += ~fresh
-            if ended.any():
-                assert info["episode"]["r"][ended] == pytest.approx(returns[ended])
-                assert (info["episode"]["l"][ended] == lengths[ended]).all()
-                returns[ended], lengths[ended] = 0, 0
-            fresh = ended if mode == "NextStep" else np.zeros(4, bool)
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "NextStep",
+        pytest.param(
+            "SameStep",
+            marks=pytest.mark.skipif(
+                gymnasium.__version__.startswith(("1.1.", "1.2.", "1.3.")),
+                reason="Gymnasium before 1.4 takes NextStep for granted, and counts a step too few",
+            ),
+        ),
+    ],
+)
+def test_gymnasiums_wrappers_count_its_episodes(mode):
+    env = RecordEpisodeStatistics(EscobaVectorEnv(4, "random", autoreset_mode=mode))
+    seen, _ = env.reset(seed=1)
+    returns, lengths = np.zeros(4), np.zeros(4, int)
+    fresh = np.zeros(4, bool)
+    for _ in range(60):
+        seen, rewards, ended, _, info = env.step(lowest(seen["action_mask"]))
+        returns += rewards
+        lengths += ~fresh
+        if ended.any():
+            assert info["episode"]["r"][ended] == pytest.approx(returns[ended])
+            assert (info["episode"]["l"][ended] == lengths[ended]).all()
+            returns[ended], lengths[ended] = 0, 0
+        fresh = ended if mode == "NextStep" else np.zeros(4, bool)
 
 
 def test_its_arguments_are_those_of_the_single_environment():
@@ -304,6 +317,7 @@ def test_a_class_derived_from_a_built_in_policy_is_asked():
         assert equal(mine[0], other[0])
 
 
+@needs("torch")
 def test_a_network_makes_one_forward_pass_for_all_games_that_wait():
     policy = load_policy("classic-2p")
     rows = []

@@ -20,14 +20,21 @@ For its multi-agent algorithms take `parallel_env`, or `vector_env` for many of 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+
+from escoba_env.adapters import require
+
+require("agilerl.algorithms", "agilerl,onnx", at_least="2.58")
 
 import numpy as np
 import torch
 from agilerl.algorithms import PPO
 from agilerl.rollouts import collect_rollouts
+from safetensors.torch import save
 
 from escoba_env.adapters.agilerl import masked_vector_env
-from escoba_env.adapters.onnx import save_onnx
+from escoba_env.adapters.onnx import check_export, save_onnx
+from escoba_env.files import write_whole
 
 GAMES = 128
 STEPS = 64
@@ -55,6 +62,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", default="agilerl.onnx")
     options = parser.parse_args()
+    check_export(options.out)
     torch.manual_seed(options.seed)
     torch.set_num_threads(1)
     # AgileRL shuffles by NumPy's global state.
@@ -94,8 +102,11 @@ def main() -> None:
         agent.learn()
         decisions += GAMES * STEPS
         print(f"{decisions:,} decisions, {np.mean(scores):+.2f} a round over {options.opponent}")
+    policy = Logits(agent.actor)
+    # Kept before anything else can fail: what was learned took minutes.
+    write_whole(Path(options.out).with_suffix(".safetensors"), save(policy.state_dict()))
     save_onnx(
-        Logits(agent.actor),
+        policy,
         options.out,
         encoding=env.games.encoding,
         name="agilerl-ppo",

@@ -28,11 +28,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+from escoba_env.adapters import require
+
+require("pyspiel", "openspiel", at_least="2.0")
+
 import pyspiel
 from open_spiel.python.algorithms.exploitability import exploitability
 
 from escoba_env.adapters.openspiel import EscobaPolicy, OpenSpielPolicy
 from escoba_env.evaluation import evaluate
+from escoba_env.files import check_writable, write_whole
 
 POLICIES = ("random", "greedy", "counting")
 
@@ -54,7 +59,7 @@ def solve(game: Any, iterations: int) -> Any:
 def save(policy: Any, game: Any, file: Path) -> None:
     """Writes a table of probabilities as JSON."""
     table = {"game": str(game), "policy": policy.policy_table()}
-    file.write_text(json.dumps(table), encoding="utf-8")
+    write_whole(file, json.dumps(table))
 
 
 def load(game: Any, file: Path) -> Any:
@@ -84,7 +89,10 @@ def main() -> None:
     parser.add_argument("--load", type=Path, help="take the policy from there and solve nothing")
     args = parser.parse_args()
 
+    if args.out:
+        check_writable(args.out)
     game = pyspiel.load_game(f"python_escoba(rules={args.pack})")
+    measured = [(name, EscobaPolicy(game, name)) for name in (*POLICIES, *args.policy)]
     policy = load(game, args.load) if args.load else solve(game, args.iterations)
     if args.out:
         save(policy, game, args.out)
@@ -93,8 +101,8 @@ def main() -> None:
         found = evaluate(here, opponent, game.rules, deals=args.deals, seed=args.seed)
         print(f"cfr against {opponent}: {found.margin:+.3f} +- {found.half_width:.3f} points")
     print(f"exploitability of cfr: {pyspiel.exploitability(game, policy):.5f}")
-    for name in (*POLICIES, *args.policy):
-        found = exploitability(game, EscobaPolicy(game, name))
+    for name, one in measured:
+        found = exploitability(game, one)
         print(f"exploitability of {name}: {found:.5f}")
 
 

@@ -19,16 +19,23 @@ Ray clusters, runs that stop and go on.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+
+from escoba_env.adapters import require
+
+require("ray.rllib.algorithms.ppo", "rllib,onnx", at_least="2.60")
 
 import ray
 import torch
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from safetensors.torch import save
 
 from escoba_env import Encoding, make_rules
-from escoba_env.adapters.onnx import save_onnx
+from escoba_env.adapters.onnx import check_export, save_onnx
 from escoba_env.adapters.rllib import EscobaMultiAgentEnv, EscobaTorchRLModule, module_of
+from escoba_env.files import write_whole
 
 
 def main() -> None:
@@ -39,6 +46,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", default="rllib.onnx")
     options = parser.parse_args()
+    check_export(options.out)
 
     batch = min(8192, options.decisions)
     config = (
@@ -80,8 +88,11 @@ def main() -> None:
         result = algorithm.train()
         decisions = int(result["env_runners"]["num_env_steps_sampled_lifetime"])
         print(f"{decisions:,} decisions, entropy {result['learners']['learner']['entropy']:.3f}")
+    policy = algorithm.get_module("learner").network
+    # Kept before anything else can fail: what was learned took minutes.
+    write_whole(Path(options.out).with_suffix(".safetensors"), save(policy.state_dict()))
     save_onnx(
-        algorithm.get_module("learner").network,
+        policy,
         options.out,
         encoding=Encoding("tactical", make_rules("classic")),
         name="rllib-ppo",

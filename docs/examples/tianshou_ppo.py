@@ -18,9 +18,15 @@ a seat earns by others' moves, though: see ``escoba_env.adapters.tianshou``.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
+from escoba_env.adapters import require
+
+require("tianshou.algorithm", "tianshou,onnx", at_least="2.0", below="3")
+
 import torch
+from safetensors.torch import save
 from tianshou.algorithm import PPO
 from tianshou.algorithm.modelfree.reinforce import DiscreteActorPolicy
 from tianshou.algorithm.optim import AdamOptimizerFactory
@@ -28,9 +34,10 @@ from tianshou.data import Batch, Collector, VectorReplayBuffer
 from tianshou.trainer import OnPolicyTrainerParams
 from torch import nn
 
-from escoba_env.adapters.onnx import save_onnx
+from escoba_env.adapters.onnx import check_export, save_onnx
 from escoba_env.adapters.tianshou import EscobaVectorEnv
 from escoba_env.encoding import Encoding
+from escoba_env.files import write_whole
 
 GAMES = 64
 STEPS = 64
@@ -90,6 +97,7 @@ def main() -> None:
     parser.add_argument("--out", default="tianshou.onnx", help="the ONNX file to write")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    check_export(options.out)
     torch.manual_seed(options.seed)
 
     env = EscobaVectorEnv(GAMES, options.opponent, seat="random", encoding="tactical")
@@ -118,6 +126,8 @@ def main() -> None:
         )
     )
 
+    # Kept before anything else can fail: what was learned took minutes.
+    write_whole(Path(options.out).with_suffix(".safetensors"), save(policy.state_dict()))
     training = {"decisions": epochs * frames, "opponent": options.opponent, "seed": options.seed}
     save_onnx(policy, options.out, encoding=env.encoding, name="tianshou-ppo", training=training)
 

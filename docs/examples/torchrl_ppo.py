@@ -20,8 +20,14 @@ For a learner in every seat take ``EscobaSelfPlayEnv``, and ``own_decisions(roll
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+
+from escoba_env.adapters import require
+
+require("torchrl.objectives", "torchrl,onnx", at_least="0.14")
 
 import torch
+from safetensors.torch import save
 from tensordict.nn import TensorDictModule
 from torch import nn
 from torchrl.collectors import Collector
@@ -29,9 +35,10 @@ from torchrl.modules import MaskedCategorical, ProbabilisticActor, ValueOperator
 from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
-from escoba_env.adapters.onnx import save_onnx
+from escoba_env.adapters.onnx import check_export, save_onnx
 from escoba_env.adapters.torchrl import EscobaEnv
 from escoba_env.encoding import Encoding
+from escoba_env.files import write_whole
 
 GAMES = 128
 STEPS = 64
@@ -69,6 +76,7 @@ def main() -> None:
     parser.add_argument("--out", default="torchrl.onnx", help="the ONNX file to write")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    check_export(options.out)
     torch.manual_seed(options.seed)
 
     env = EscobaEnv(GAMES, options.opponent, seat="random", encoding="tactical")
@@ -118,6 +126,8 @@ def main() -> None:
             print(f"{number * frames:8d} decisions, {margin:+.2f} a round over {options.opponent}")
     collector.shutdown()
 
+    # Kept before anything else can fail: what was learned took minutes.
+    write_whole(Path(options.out).with_suffix(".safetensors"), save(policy.state_dict()))
     training = {"decisions": batches * frames, "opponent": options.opponent, "seed": options.seed}
     save_onnx(policy, options.out, encoding=env.encoding, name="torchrl-ppo", training=training)
 

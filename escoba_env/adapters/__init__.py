@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import re
+import sys
 from types import ModuleType
 
 
@@ -16,8 +17,7 @@ def require(module: str, extra: str, *, at_least: str, below: str | None = None)
 
     Args:
         module: Name of the module, such as ``"torchrl"``.
-        extra: The extra of this package that installs it; also its distribution's name where
-            ``module`` is not.
+        extra: The extra of this package that installs it, or several with commas between them.
         at_least: The oldest version that the adapter works with, such as ``"0.14"``.
         below: The first version that it does not work with; ``None`` if none is known.
 
@@ -29,8 +29,13 @@ def require(module: str, extra: str, *, at_least: str, below: str | None = None)
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        own = error.name is None or error.name.partition(".")[0] == module.partition(".")[0]
-        what = module if own else f"{error.name}, which {module} needs,"
+        top = module.partition(".")[0]
+        what = error.name or module
+        if what.partition(".")[0] != top:
+            what = f"{what}, which {module} needs,"
+        elif sys.modules.get(top) is None:
+            # Not a part of it is missing, but all of it.
+            what = top
         raise ModuleNotFoundError(
             f"{what} is not installed: {install}", name=error.name, path=error.path
         ) from None

@@ -28,8 +28,9 @@ from numpy.typing import NDArray
 from escoba_env.adapters import require
 from escoba_env.adapters.onnx_bounds import check_bounds
 from escoba_env.cards import NUM_ACTIONS
+from escoba_env.checks import path_of
 from escoba_env.encoding import VERSIONS, Encoding
-from escoba_env.files import brief, read_whole, write_whole
+from escoba_env.files import brief, check_writable, read_whole, write_whole
 from escoba_env.policies.base import Policy
 from escoba_env.policies.checkpoint import CheckpointError, PolicyCard, parse_card
 from escoba_env.policies.scoring import CardPolicy, ScoringPolicy, random_rows
@@ -90,16 +91,29 @@ def save_onnx(
     export_onnx(module, path, card, encoding)
 
 
+def check_export(path: str | Path) -> None:
+    """Checks that a policy can be written as a file, before anything is trained for it.
+
+    Raises:
+        ImportError: If a package is missing or too old; the message names the extra.
+        ValueError: If the path is none of ``NAME.onnx``, or cannot be written.
+    """
+    if path_of("path", path).suffix != ".onnx":
+        raise ValueError(f"path {str(path)!r} is not possible; allowed: NAME.onnx")
+    _onnx()
+    require("onnxscript", "onnx", at_least="0.6")
+    _onnxruntime()
+    require("torch", "learned", at_least="2.13")
+    check_writable(path)
+
+
 def export_onnx(
     module: torch.nn.Module, path: str | Path, card: PolicyCard, encoding: Encoding
 ) -> None:
     """Writes a torch network with a card of its own; see ``save_onnx``."""
-    path = Path(path)
-    if path.suffix != ".onnx":
-        raise ValueError(f"path {str(path)!r} is not possible; allowed: NAME.onnx")
+    check_export(path)
     onnx = _onnx()
-    require("onnxscript", "onnx", at_least="0.5")
-    torch: Any = require("torch", "learned", at_least="2.8")
+    torch: Any = importlib.import_module("torch")
     from escoba_env.adapters.torch_module import network_outputs
 
     was_training = module.training
@@ -155,7 +169,7 @@ class ONNXPolicy(CardPolicy):
 
     def __init__(self, content: bytes, *, sample: bool = False, where: str = "ONNX file") -> None:
         onnx = _onnx()
-        self._runtime: Any = require("onnxruntime", "onnx", at_least="1.18")
+        self._runtime = _onnxruntime()
         try:
             model = onnx.load_model_from_string(content)
         except Exception as error:  # noqa: BLE001  (whatever it raises, it is no model)
@@ -341,7 +355,11 @@ def _quietly() -> Iterator[None]:
 
 
 def _onnx() -> Any:
-    onnx: Any = require("onnx", "onnx", at_least="1.16")
+    onnx: Any = require("onnx", "onnx", at_least="1.17")
     for part in ("helper", "numpy_helper", "shape_inference"):
         importlib.import_module(f"onnx.{part}")
     return onnx
+
+
+def _onnxruntime() -> Any:
+    return require("onnxruntime", "onnx", at_least="1.18")

@@ -15,7 +15,7 @@ from escoba_env.encoding import SPACE_KEY, Encoding
 from escoba_env.policies.scoring import ScoringPolicy, as_encoding
 
 # Before what is imported from it, so that an error says what to install.
-require("torch", "learned", at_least="2.8")
+require("torch", "learned", at_least="2.13")
 
 import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402

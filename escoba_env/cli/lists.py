@@ -82,8 +82,9 @@ def _export(
 ) -> None:
     """Write a trained policy as an ONNX file, which is a policy as well."""
     try:
-        from escoba_env.adapters.onnx import export_policy
+        from escoba_env.adapters.onnx import check_export, export_policy
 
+        check_export(file)
         export_policy(load_policy(policy), file)
     except REFUSALS as error:
         fail(error)

@@ -26,7 +26,7 @@ from escoba_env.policies import Policy
 from escoba_env.rules import Rules
 
 # Before what is imported from it, so that an error says what to install.
-require("stable_baselines3", "train", at_least="2.4")
+require("stable_baselines3", "train", at_least="2.6")
 
 from stable_baselines3.common.vec_env import VecEnv  # noqa: E402
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices  # noqa: E402

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from escoba_env.adapters import require
 from escoba_env.checks import path_of, quoted
 from escoba_env.files import check_writable, write_whole
 
@@ -18,7 +18,8 @@ def check_plot(path: str | Path) -> None:
     """Checks that a plot can be drawn into a file, before anything is played for it.
 
     Raises:
-        ModuleNotFoundError: If there is no matplotlib.
+        ImportError: If there is no matplotlib, or one that is too old; the message says what to
+            install.
         ValueError: If the format is another one than png, svg or pdf, or the file cannot be
             written.
     """
@@ -26,10 +27,8 @@ def check_plot(path: str | Path) -> None:
         raise ValueError(
             f"plot {quoted(str(path))} is not possible; allowed: a .png, .svg or .pdf file"
         )
-    if importlib.util.find_spec("matplotlib") is None:
-        raise ModuleNotFoundError(
-            "plots need matplotlib: pip install 'escoba-env[evaluation]'", name="matplotlib"
-        )
+    # What is drawn with is imported: a broken installation shows now, not after the games.
+    require("matplotlib.figure", "evaluation", at_least="3.8")
     check_writable(path)
 
 

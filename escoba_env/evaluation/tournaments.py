@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import importlib.util
 import io
 import json
 import time
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from escoba_env.adapters import require
 from escoba_env.checks import whole
 from escoba_env.engine.record import lower
 from escoba_env.evaluation.duplicate import (
@@ -188,18 +188,19 @@ def tournament(
         **fields: Fields of ``Rules`` that replace those of ``rules``.
 
     Raises:
-        ModuleNotFoundError: If there is no openskill.
+        ImportError: If there is no openskill, or one that is too old; the message says what to
+            install.
         ValueError: If an argument is not possible, by name.
         Interrupted: On Ctrl-C, with the result over the deals that every table had finished.
         StoreError: If results can no longer be kept, with the result as for ``Interrupted``.
     """
-    _check_openskill()
     names = check_names("policy", policies)
     whole("number of policies", len(names), 2, MAX_POLICIES)
     table_rules = make_rules(rules, **fields)
     lower(table_rules, episode)
     deals = whole("deals", deals, 2, MAX_DEALS)
     workers = check_workers(workers)
+    require("openskill.models", "evaluation", at_least="6.2")
     store, seed = open_store(folder, seed)
     begin = time.perf_counter()
     # With two sides the way back is the way there with the sign turned.
@@ -429,6 +430,7 @@ def cross_play(
     lower(table_rules, episode)
     deals = whole("deals", deals, 2, MAX_DEALS)
     workers = check_workers(workers)
+    require("openskill.models", "evaluation", at_least="6.2")
     store, seed = open_store(folder, seed)
     begin = time.perf_counter()
     tables = [
@@ -484,13 +486,6 @@ def cross_play(
 
 
 # -- files ----------------------------------------------------------------------------------
-
-
-def _check_openskill() -> None:
-    if importlib.util.find_spec("openskill") is None:
-        raise ModuleNotFoundError(
-            "ratings need openskill: pip install 'escoba-env[evaluation]'", name="openskill"
-        )
 
 
 def _csv(rows: Sequence[Sequence[Any]]) -> str:

@@ -7,11 +7,17 @@ import time
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
+from support.networks import make_policy
+
+pytest.importorskip("torch")
+pytest.importorskip("onnx")
+pytest.importorskip("onnxscript")
+pytest.importorskip("onnxruntime")
+
+import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
-from test_checkpoint import make_policy
 from torch import nn
 
 from escoba_env import Batch, Encoding, evaluate, load_policy, make_rules

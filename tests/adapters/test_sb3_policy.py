@@ -7,6 +7,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("sb3_contrib")
+
 import torch
 from sb3_contrib import QRDQN, MaskablePPO, RecurrentPPO
 from stable_baselines3 import A2C, DQN, PPO

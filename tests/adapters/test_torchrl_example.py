@@ -26,6 +26,9 @@ def test_the_example_writes_a_policy_that_plays(tmp_path):
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
     )
+    # What was learned is kept before the policy is exported, which may fail.
+    kept = out.with_suffix(".safetensors")
+    assert kept.stat().st_mtime_ns < out.stat().st_mtime_ns
     policy = load_policy(out)
     assert policy.encoding.name == "tactical"
     assert evaluate(policy, "random", deals=5).deals == 5
