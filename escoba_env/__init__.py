@@ -16,7 +16,7 @@ from escoba_env.envs.registration import register
 
 if TYPE_CHECKING:
     from escoba_env import adapters, envs, escoba_v0, evaluation, policies, render, solver
-    from escoba_env.analysis import Analysis, analyse
+    from escoba_env.analysis import Analysis, GameAnalysis, analyse, analyse_game
     from escoba_env.batch import Batch, IllegalActionError, Views
     from escoba_env.encoding import Encoding
     from escoba_env.envs.all_seats import AllSeatsEnv, Decisions
@@ -38,12 +38,15 @@ if TYPE_CHECKING:
     from escoba_env.report import RoundReport
     from escoba_env.rules import PRESETS, Rules, RulesError, make_rules
     from escoba_env.solver import SolverLimitError, solve, solve_view, solve_views
+    from escoba_env.warming import warmup
 
     __version__: str
 
 _HOMES = {
     "Analysis": "analysis",
+    "GameAnalysis": "analysis",
     "analyse": "analysis",
+    "analyse_game": "analysis",
     "Batch": "batch",
     "IllegalActionError": "batch",
     "Views": "batch",
@@ -79,6 +82,7 @@ _HOMES = {
     "solve": "solver",
     "solve_view": "solver",
     "solve_views": "solver",
+    "warmup": "warming",
 }
 """Module of each public name, imported when first used: the compiler alone takes half a second."""
 
@@ -97,6 +101,7 @@ __all__ = [
     "Evaluation",
     "FunctionPolicy",
     "Game",
+    "GameAnalysis",
     "IllegalActionError",
     "Move",
     "Policy",
@@ -111,6 +116,7 @@ __all__ = [
     "__version__",
     "adapters",
     "analyse",
+    "analyse_game",
     "cross_play",
     "decision_quality",
     "envs",
@@ -131,6 +137,7 @@ __all__ = [
     "solve_views",
     "solver",
     "tournament",
+    "warmup",
 ]
 
 

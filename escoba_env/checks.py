@@ -183,7 +183,8 @@ def wholes(
             f"{name} {quoted(values)} are {array.dtype} of shape {array.shape}; "
             f"allowed: integers of {expected}{f', each {low} to {high}' if limited else ''}"
         )
-    return array.astype(np.int64, copy=False)
+    # Kernels are compiled for contiguous, writeable arrays: for another kind they would be again.
+    return np.require(array, np.int64, ("C", "W"))
 
 
 def as_array(values: Any) -> NDArray[Any]:

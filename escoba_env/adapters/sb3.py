@@ -171,7 +171,9 @@ class ModelNetwork(nn.Module):
         Raises:
             ValueError: If they are not, as with a policy class that changes them.
         """
-        rows = torch.rand(_TRIAL_ROWS, *encoding.shape, device=self.policy.device)
+        rows = torch.rand(
+            _TRIAL_ROWS, *encoding.shape, dtype=torch.float32, device=self.policy.device
+        )
         masks = torch.ones(_TRIAL_ROWS, NUM_ACTIONS, dtype=torch.bool, device=rows.device)
         seen: Any = rows
         if self.takes_mask:
