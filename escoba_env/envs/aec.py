@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -382,10 +383,17 @@ class raw_env(AECEnv[str, Any, Any]):  # noqa: N801 - PettingZoo's name for it
         if not isinstance(agents, list) or agents != [name for name in names if name in agents]:
             raise ValueError(f"state agents={agents!r}; allowed: some of {', '.join(names)}")
         for name in ("rewards", "cumulative_rewards"):
-            if not isinstance(state[name], dict) or list(state[name]) != agents:
-                raise ValueError(f"state {name}={state[name]!r}; allowed: one for each of {agents}")
+            paid = state[name]
+            right = isinstance(paid, dict) and list(paid) == agents
+            if not right or not all(type(x) in (int, float) and isfinite(x) for x in paid.values()):
+                raise ValueError(f"state {name}={paid!r}; allowed: a number for each of {agents}")
         table = self._table.clone()
         table.set_state(state["game"], state["forfeit"])
+        if table.forfeit and table.game.is_over:
+            raise ValueError(
+                f"state forfeit={table.forfeit!r} does not fit its game, which was over before; "
+                f"allowed: text for a game that an illegal action ended"
+            )
         # Seats leave in order, and the last one's name stays.
         first = [*agents, names[-1]][0] if table.over else names[table.turn]
         complete = table.over or agents == names
