@@ -636,6 +636,27 @@ def test_impossible_states_are_refused_and_change_nothing():
         assert snapshot(env) == before
 
 
+def test_a_live_game_has_all_its_agents():
+    """They all end together, so a state of which some are gone is one of no live game."""
+    env = mid_turn()
+    good = env.get_state()
+    before, mover = snapshot(env), env.agent_selection
+    one = {**good, "agents": [mover], "rewards": {mover: 0}, "cumulative_rewards": {mover: 0}}
+    with pytest.raises(ValueError, match="all agents until the game is over"):
+        env.set_state(one)
+    for name in ("rewards", "cumulative_rewards"):
+        for value in ("much", None, float("nan"), [0]):
+            with pytest.raises(ValueError, match=f"state {name}"):
+                env.set_state({**good, name: {**good[name], mover: value}})
+    assert snapshot(env) == before
+    while env.agents and not any(env.terminations.values()):
+        play(env, np.random.default_rng(0), 1)
+    over = env.get_state()
+    with pytest.raises(ValueError, match=r"forfeit='player_0: .*does not fit its game"):
+        env.set_state({**over, "forfeit": "player_0: illegal"})
+    env.set_state(over)
+
+
 # -- 7: reset -------------------------------------------------------------------------------
 
 

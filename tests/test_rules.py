@@ -275,6 +275,29 @@ def test_a_match_for_points_that_the_pack_does_not_have_is_refused(fields: Field
         Game(fields, episode="match", seed=0)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"napola": True},
+        {"napola": True, "capture_by": "value"},
+        {"napola": True, "ranks": (1, 2, 3), "suits": ("oros", "copas"), "target_sum": 3,
+         "hand_size": 1, "table_size": 2},
+        *({name: 1} for name in ("most_cards", "all_oros", "all_sevens", "seven_of_oros",
+                                 "setenta", "escoba")),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_match_for_the_points_of_one_category_is_played(fields: Fields) -> None:
+    game, rng = (
+        Game({**NO_POINTS, "target": 1, **fields}, episode="match", seed=0),
+        random.Random(0),
+    )
+    while not game.is_over:
+        game.step(rng.choice(game.legal_actions()))
+    assert max(game.scores) >= 1
+    assert game.record["round_index"] + 1 < game.rules.max_rounds
+
+
 ENDLESS: list[Fields] = [
     # Every side takes one card of each kind of play, or all are tied in what scores.
     {"ranks": (5,), "hand_size": 1, "table_size": 2, "target_sum": 10, "setenta": 1},

@@ -39,6 +39,37 @@ def worlds_of(views: Views, worlds: int, first: int = 0) -> Records:
     return out
 
 
+# -- play-outs ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("deals", [0, 1, 2, 3])
+@pytest.mark.parametrize("fields", [{}, {"players": 4, "partnership": True}], ids=repr)
+def test_play_outs_stop_only_where_two_deals_or_more_follow(
+    fields: dict[str, Any], deals: int
+) -> None:
+    """The last two deals of a round are played to the end, whatever ``deals`` says."""
+    stopping, whole = (
+        load_policy(f"search:worlds=6,solver_turns=0,prior=0,deals={number}")
+        for number in (deals, 20)
+    )
+    assert isinstance(stopping, SearchPolicy)
+    assert isinstance(whole, SearchPolicy)
+    batch, rng = Batch(12, seed=4, **fields), np.random.default_rng(4)
+    for coming in range(batch.rules.deals - 1, -1, -1):
+        views = batch.views()
+        values = [policy.action_values(views) for policy in (stopping, whole)]
+        same = np.array_equal(*values, equal_nan=True)
+        # Of the deals to come, ``deals`` are played: one or none left does not pay to estimate.
+        assert same == (coming - deals < 2), coming
+        for _ in range(batch.rules.players * batch.rules.hand_size):
+            turns = batch.states["turn_index"].copy()
+            while (games := np.flatnonzero(batch.states["turn_index"] == turns)).size:
+                masks = batch.legal_masks(games)
+                batch.step((rng.random(masks.shape) * masks).argmax(axis=1), games)
+            if batch.over.all():
+                break
+
+
 # -- worlds ---------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import permutations
 from pathlib import Path
@@ -20,9 +20,10 @@ from reference.presets import PRESETS
 from test_views import with_hidden_cards_elsewhere
 
 from escoba_env import Batch, Game, Move, load_policy
-from escoba_env.cards import card_name
+from escoba_env.cards import card_name, cards_in
 from escoba_env.engine import solve as kernels
 from escoba_env.engine.record import NOBODY, STATE
+from escoba_env.position import table_piles
 from escoba_env.solver import (
     NO_VALUE,
     Memory,
@@ -276,6 +277,168 @@ def test_table_and_bounds_change_no_value(chunk: int, memory: Memory) -> None:
             assert (other.value, other.moves, other.actions) == (
                 full.value, full.moves, full.actions,
             ), game  # fmt: skip
+
+
+# What values hang on, each by rules that make much of it.
+LOOKED_UP: dict[str, Fields] = {
+    "last capturer": {"most_cards": 5, "capture": "optional"},
+    "setenta": {"rules": "argentine"},
+    "setenta alone": {
+        "rules": "argentine", "most_cards": 0, "most_oros": 0, "all_oros": 0, "seven_of_oros": 0,
+        "escoba": 0, "initial_table": "play", "capture": "optional",
+    },
+    "oros and sevens": {"most_oros": 3, "all_oros": 6, "most_sevens": 2, "all_sevens": 5},
+    "napola": {"rules": "scopa"},
+    "piles": {"rules": "tabletop"},
+    "jokers": {"rules": "comodines"},
+    "partners": {"rules": "argentine", "players": 4, "partnership": True},
+}  # fmt: skip
+
+
+def records_near_the_end(fields: Fields, turns: int, number: int) -> Batch:
+    """Games of random play with so many turns left."""
+    batch, rng = Batch(number, seed=turns, **fields), np.random.default_rng(turns)
+    played = batch.rules.turns - turns
+    while (games := np.flatnonzero(batch.states["turn_index"] < played)).size:
+        masks = batch.legal_masks(games)
+        batch.step((rng.random(masks.shape) * masks).argmax(axis=1), games)
+    return batch
+
+
+@pytest.mark.parametrize("name", LOOKED_UP)
+def test_thousands_of_positions_are_worth_with_the_table_what_they_are_without(
+    name: str, memory: Memory
+) -> None:
+    """As many as it takes for a key that leaves out one of these things to be found out."""
+    for turns, number in ((6, 4000), (9, 6000)):
+        batch = records_near_the_end(LOOKED_UP[name], turns, number)
+        found = [np.empty((number, 43), np.int64) for _ in range(2)]
+        nodes = np.empty(number, np.int64)
+        for table, values in zip((True, False), found, strict=True):
+            given_up = kernels.solve_games(
+                batch.spec, batch.states, *memory, table, True, 2**62, values, nodes
+            )
+            assert given_up < 0
+        wrong = np.flatnonzero((found[0] != found[1]).any(axis=1))
+        assert not wrong.size, (turns, wrong)
+
+
+def test_tables_of_the_same_cards_in_other_piles_have_other_keys(memory: Memory) -> None:
+    """Two aces apart had once the key of two aces on one pile, and with it the other's value."""
+    keys: dict[Any, Any] = {}
+    cards = ["1o", "1c", "1e", "2c", "2e", "3b"]
+    for piles in partitions(cards):
+        game = Game.from_position(
+            "tabletop", hands=["7o", "Rc"], table=["+".join(p) for p in piles]
+        )
+        node = node_of(game, memory)
+        *_, standing = kernels.prospects(game.spec[0], memory.plans[0], node)
+        key = kernels.key_of(game.spec[0], memory.plans[0], node, standing)
+        # What a pile is to the rest of the round: how many cards, oros and points.
+        kinds = sorted(
+            (len(pile), sum("o" in card for card in pile), sum(int(card[0]) for card in pile))
+            for pile in piles
+        )
+        assert keys.setdefault(key, kinds) == kinds
+    assert len(keys) > 50
+
+
+def partitions(cards: list[str]) -> Iterator[list[list[str]]]:
+    """Every way to lay cards in piles."""
+    if not cards:
+        yield []
+        return
+    for rest in partitions(cards[1:]):
+        yield [cards[:1], *rest]
+        for i, pile in enumerate(rest):
+            yield [*rest[:i], [cards[0], *pile], *rest[i + 1 :]]
+
+
+def parts_of(record: np.void) -> dict[str, Any]:
+    """What ``Game.from_position`` takes, of a game of two players at the start of a turn."""
+    return {
+        "hands": [list(cards_in(record["hands"][seat])) for seat in range(2)],
+        "piles": [list(cards_in(record["piles"][seat])) for seat in range(2)],
+        "table": [list(cards_in(pile)) for pile in table_piles(record)],
+        "last_capturer": int(record["last_capturer"]),
+        "turn": int(record["turn"]),
+    }
+
+
+def game_of(rules: Any, parts: dict[str, Any]) -> Game:
+    """The game of such parts."""
+    named = {key: [list(map(card_name, cards)) for cards in parts[key]] for key in parts if
+             isinstance(parts[key], list)}  # fmt: skip
+    table = ["+".join(cards) for cards in named.pop("table")]
+    rest = {key: parts[key] for key in ("turn", "last_capturer")}
+    return Game.from_position(rules, table=table, stock=(), **named, **rest)
+
+
+def exchange(rng: random.Random, one: list[int], two: list[int], like: bool) -> None:
+    """Exchanges a card of one list for one of another; of the same suit if they are to be alike."""
+    pairs = [
+        (i, j)
+        for i, a in enumerate(one)
+        for j, b in enumerate(two)
+        if not like or a // 10 == b // 10
+    ]
+    if pairs:
+        i, j = rng.choice(pairs)
+        one[i], two[j] = two[j], one[i]
+
+
+def give(rng: random.Random, one: list[int], two: list[int]) -> None:
+    two.append(one.pop(rng.randrange(len(one))))
+
+
+CHANGES_OF_ONE_FIELD: dict[str, Callable[[random.Random, dict[str, Any]], Any]] = {
+    "last capturer": lambda rng, parts: parts.update(last_capturer=1 - parts["last_capturer"]),
+    "piles, another card of a suit": lambda rng, parts: exchange(rng, *parts["piles"], True),
+    "piles, another card": lambda rng, parts: exchange(rng, *parts["piles"], False),
+    "piles, a card more": lambda rng, parts: give(rng, *parts["piles"][:: rng.choice((1, -1))]),
+    "hands": lambda rng, parts: exchange(rng, parts["hands"][0], parts["piles"][0], False),
+    "table": lambda rng, parts: exchange(rng, rng.choice(parts["table"]), parts["piles"][0], False),
+    "turns": lambda rng, parts: [give(rng, hand, parts["piles"][0]) for hand in parts["hands"]],
+}
+RULES_OF_PAIRS: dict[str, Fields] = {
+    "classic": {"most_oros": 2, "all_oros": 4, "most_sevens": 2, "all_sevens": 3},
+    "setenta": {"setenta": 3, "most_cards": 0},
+    "scopa": PRESETS["scopa"],
+    "building": PRESETS["tabletop"],
+}
+
+
+@pytest.mark.parametrize("rules", RULES_OF_PAIRS)
+@pytest.mark.parametrize("change", CHANGES_OF_ONE_FIELD)
+def test_of_two_positions_that_differ_in_one_field_values_differ_only_where_keys_do(
+    rules: str, change: str, memory: Memory
+) -> None:
+    rng, differ = random.Random(f"{rules} {change}"), 0
+    batch = records_near_the_end({"rules": RULES_OF_PAIRS[rules]}, 4, 300)
+    for record in batch.states:
+        parts = parts_of(record)
+        if parts["last_capturer"] == NOBODY or not all(parts["piles"]) or not parts["table"]:
+            continue
+        found = []
+        for changed in (False, True):
+            if changed:
+                CHANGES_OF_ONE_FIELD[change](rng, parts)
+            try:
+                game = game_of(batch.rules, parts)
+            except ValueError:
+                # An exchange may make a pile of the table that is too high.
+                assert (rules, change) == ("building", "table")
+                break
+            node = node_of(game, memory)
+            decided, _, _, standing = kernels.prospects(batch.spec[0], memory.plans[0], node)
+            key = kernels.key_of(batch.spec[0], memory.plans[0], node, standing)
+            value = solve(game, memory=memory, table=False, bounds=False).value
+            found.append((key, value - decided))
+        if len(found) == 2 and found[0][1] != found[1][1]:
+            differ += 1
+            assert found[0][0] != found[1][0], (game, parts)
+    # Fewer would say nothing.
+    assert differ > 3
 
 
 @pytest.mark.parametrize("preset", ["classic", "argentine", "scopa"])

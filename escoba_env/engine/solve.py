@@ -569,10 +569,17 @@ def sweeps_left(spec, node):
 
 @kernel
 def mixed(number):
-    """Spreads a number over 63 bits."""
+    """Spreads a number over 63 bits, so that sums of such numbers tell their terms.
+
+    Source: Steele, Lea and Flood, *Fast splittable pseudorandom number generators* (2014), the
+    output function of SplitMix, with the constants cut to 63 bits.
+    """
+    # The addend comes first: without it twice a number would often be mixed to twice the result.
     # Products may wrap to negative numbers; masking gives the right bits all the same.
-    number = int(number) * 0x2545F4914F6CDD1D & _BITS
-    return (number ^ number >> 29) * 0x369DEA0F31A53F85 & _BITS
+    number = int(number) + 0x1E3779B97F4A7C15 & _BITS
+    number = (number ^ number >> 30) * 0x3F58476D1CE4E5B9 & _BITS
+    number = (number ^ number >> 27) * 0x14D049BB133111EB & _BITS
+    return number ^ number >> 31
 
 
 @kernel
@@ -582,9 +589,33 @@ def mark_of_piles(spec, plan, node):
     rest = node["heads"]
     while rest:
         kind = kind_of_item(spec, plan, node, rest & -rest)
-        number = (number + mixed(kind ^ kind << 31)) & _BITS
+        number = (number + mixed(kind)) & _BITS
         rest &= rest - 1
     return number
+
+
+@entry
+def key_of(spec, plan, node, standing):
+    """What a position is known by in the table of those met before.
+
+    Two positions of one search with the same key have the same margin to come. Which seat holds
+    which card of the hands, and who is to move, follow from the deal and the turns left.
+
+    Args:
+        standing: What matters of the piles, from ``prospects``.
+
+    Returns:
+        The fields ``hands``, ``table`` and ``standing`` of a ``SLOT``.
+    """
+    hands = int(node["turns"]) << NUM_IDS
+    for seat in range(spec["players"]):
+        hands |= node["hands"][seat]
+    if spec["building"]:
+        # How cards lie in piles is too much to be kept in full. That two tables have the same
+        # 63 bits by chance is the one way in which a value could be wrong.
+        piles = mark_of_piles(spec, plan, node)
+        return hands, piles & _IDS, standing ^ piles >> NUM_IDS
+    return hands, kinds_of(node["table"]) if plan["alike"] else node["table"], standing
 
 
 @kernel
@@ -619,17 +650,7 @@ def search(spec, plan, nodes, turns, alpha, beta, slots, moves, start):
     row = 0
     hint = 0
     if looked_up:
-        for seat in range(spec["players"]):
-            hands |= node["hands"][seat]
-        hands |= turns << NUM_IDS
-        if spec["building"]:
-            # How cards lie in piles is too much to be kept in full. That two tables have the same
-            # 63 bits by chance is the one way in which a value could be wrong.
-            piles = mark_of_piles(spec, plan, node)
-            table = piles & _IDS
-            standing ^= piles >> NUM_IDS
-        else:
-            table = kinds_of(node["table"]) if plan["alike"] else node["table"]
+        hands, table, standing = key_of(spec, plan, node, standing)
         row = mixed(hands ^ mixed(table ^ mixed(standing))) >> 20 & (len(slots) - 2)
         for i in range(row, row + 2):
             slot = slots[i]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from escoba_env.encoding import Encoding, Section
 from escoba_env.envs.table import RENDER_MODES, Observation, Table, reset_needed
 from escoba_env.game import Game
 from escoba_env.rules import Rules
+
+FINITE = sys.float_info.max
 
 _STATE_KEYS = (
     "game",
@@ -392,12 +395,17 @@ class raw_env(AECEnv[str, Any, Any]):  # noqa: N801 - PettingZoo's name for it
                 )
         earned = {
             name: {
-                agent: real(f"state {name}", x, -np.inf, np.inf) for agent, x in state[name].items()
+                agent: real(f"state {name}", x, -FINITE, FINITE) for agent, x in state[name].items()
             }
             for name in ("rewards", "cumulative_rewards")
         }
         table = self._table.clone()
         table.set_state(state["game"], state["forfeit"])
+        if table.forfeit and table.game.is_over:
+            raise ValueError(
+                f"state forfeit={table.forfeit!r} does not fit its game, which was over before; "
+                f"allowed: text for a game that an illegal action ended"
+            )
         # Seats leave in order, and the last one's name stays.
         first = [*agents, names[-1]][0] if table.over else names[table.turn]
         complete = table.over or agents == names
