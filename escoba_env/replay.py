@@ -5,6 +5,12 @@ is whole in itself: what a seed deals is written out, so a game from a real tabl
 down too. All rules are written; one that a file leaves out, such as one that was not thought of
 when the file was written, is that of ``classic``. What is read is played again, so a replay that
 was loaded is a game by the rules.
+
+What a file says in two places must agree: each key of its JSON stands once; every deck is the pack
+of the rules, and is not dealt again by them; every move is legal where it stands; rounds follow on
+each other while the match goes on, each with the dealer that is next; there is a policy for each
+seat or none; and ``points`` are those of the moves, or null while the game goes on. ``seed`` and
+``game`` say from which stream policies drew: the decks may be others than they deal.
 """
 
 from __future__ import annotations
@@ -20,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from escoba_env.batch import MAX_SEED
 from escoba_env.cards import card_name, parse_cards
-from escoba_env.checks import path_of, quoted, real, whole
+from escoba_env.checks import each_key_once, path_of, quoted, real, whole
 from escoba_env.engine import batch as kernels
 from escoba_env.engine.record import NOBODY, copy_records
 from escoba_env.files import read_whole, write_whole
@@ -326,7 +332,7 @@ class Replay:
         except ValueError as error:
             raise ReplayError(str(error)) from None
         try:
-            content = json.loads(text)
+            content = json.loads(text, object_pairs_hook=each_key_once)
         except (ValueError, RecursionError) as error:
             raise ReplayError(f"replay {path} is not JSON: {error}") from None
         try:

@@ -400,6 +400,18 @@ def test_what_is_no_game_is_refused(name: str) -> None:
     assert len(str(refused.value)) < 1100
 
 
+def test_a_file_that_says_a_thing_twice_is_refused(tmp_path: Path) -> None:
+    """The second would be read, and nobody told."""
+    path = tmp_path / "game.json"
+    play_game(["greedy", "random"]).save(path)
+    text = path.read_text()
+    for key in ('"seed"', '"target"', '"dealer"'):
+        assert key in text
+        path.write_text(text.replace(key, f"{key}: 1, {key}", 1))
+        with pytest.raises(ReplayError, match=f"key '{key[1:-1]}' stands twice"):
+            Replay.load(path)
+
+
 def test_a_deck_that_the_rules_deal_again_is_refused() -> None:
     content = play_game(["greedy", "random"], initial_table="redeal").as_dict()
     deck = content["rounds"][0]["deck"].split()

@@ -21,6 +21,7 @@ import torch
 import yaml
 
 from escoba_env.batch import Batch
+from escoba_env.engine.rng import GUESSABLE
 from escoba_env.evaluation import cross_play, evaluate, ladder
 from escoba_env.evaluation.ladders import V1
 from escoba_env.policies.learned import LearnedPolicy
@@ -312,6 +313,20 @@ def test_the_page_of_results_is_what_the_cards_say() -> None:
     """If not: ``python -m training.results``."""
     assert results.PAGE.read_text(encoding="utf-8") == results.page()
     assert f"`{results.cards()[0].name}`" in results.page()
+
+
+def test_strengths_are_of_many_deals_drawn_for_the_card() -> None:
+    for card in results.cards():
+        # These two are still to be measured so.
+        if card.name in ("universal", "classic-2p-match"):
+            continue
+        strength = dict(card.strength)
+        drawn = datetime.fromisoformat(strength.pop("seed_drawn"))
+        assert drawn.tzinfo is not None
+        assert strength.pop("seed") >= GUESSABLE
+        margins = [one for one in strength.values() if isinstance(one, dict) and "margin" in one]
+        assert len(margins) >= 2
+        assert all(one["deals"] >= measure.DEALS[card.episode] for one in margins)
 
 
 def test_every_shipped_policy_has_a_full_card_a_curve_and_a_config_and_is_small() -> None:
