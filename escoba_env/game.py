@@ -272,7 +272,7 @@ class Game:
         """
         given: object = text
         if not isinstance(given, str):
-            raise ValueError(f"text {quoted(given)} is no text; allowed: that of to_text")
+            raise ValueError(f"position {quoted(given)} is no text; allowed: that of to_text")
         rules, episode, record = parse_position(text)
         if record["viewer"][0] != NOBODY:
             raise ValueError("the text is the view of one seat, not a whole game")

@@ -433,13 +433,13 @@ def test_merged_keys_of_yaml_are_no_duplicates(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="has no such device")
 def test_a_device_is_no_config_no_resume_point_and_no_shard(run: RunFolder) -> None:
-    with pytest.raises(ConfigError, match="it is no file"):
+    with pytest.raises(ConfigError, match="it is a device; allowed: a regular file"):
         load_config("/dev/zero")
-    with pytest.raises(LabelError, match="it is no file"):
+    with pytest.raises(LabelError, match="it is a device; allowed: a regular file"):
         load_shard(Path("/dev/zero"))
     run.resume.unlink()
     run.resume.symlink_to("/dev/zero")
-    with pytest.raises(ConfigError, match="it is no file"):
+    with pytest.raises(ConfigError, match="it is a device; allowed: a regular file"):
         selfplay.train(tiny(), run, resume=True)
 
 
@@ -588,7 +588,9 @@ def test_shipped_configs_are_addressed_by_name(
     assert shipped_configs() == sorted(path.stem for path in (ROOT / "configs").iterdir())
     assert load_config("quick").decisions == 1_000_000
     assert load_config("./quick").name == "mine"
-    with pytest.raises(ConfigError, match=r"no such file; the shipped ones: .*quick, "):
+    with pytest.raises(
+        ConfigError, match=r"No such file or directory; the shipped ones: .*quick, "
+    ):
         load_config("quikc")
     with pytest.raises(ConfigError, match="classic-2p has 'rounds': it is one for `escoba distil`"):
         load_config("classic-2p")

@@ -283,7 +283,7 @@ def test_a_best_response_of_more_decisions_is_not_taken_for_one_of_fewer(tmp_pat
     [
         ({}, "holds no run that can be drawn"),
         ({"evaluations.jsonl": ""}, "nothing has been measured yet"),
-        ({"evaluations.jsonl": "{"}, "cannot be read"),
+        ({"evaluations.jsonl": "{"}, "line 1, is damaged"),
         ({"evaluations.jsonl": '{"against": "x"}'}, "of another version"),
         ({"round-1/learning.jsonl": '{"epoch": 1}'}, "of another version"),
     ],

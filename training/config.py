@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from escoba_env.batch import MAX_SEED
-from escoba_env.checks import path_of
+from escoba_env.checks import path_of, quoted
 from escoba_env.encoding import Encoding
 from escoba_env.evaluation.duplicate import MAX_DEALS
 from escoba_env.policies.checkpoint import NetworkCard, Width
@@ -236,9 +236,8 @@ def find_config(name: str | Path) -> Path:
 
     A shipped name never means a file that happens to be called so; ``./NAME`` does.
     """
-    if str(name) in shipped_configs():
-        return CONFIGS / f"{name}.yaml"
-    return path_of("config", name)
+    path = path_of("config", name)
+    return CONFIGS / f"{name}.yaml" if str(name) in shipped_configs() else path
 
 
 def load_config(path: str | Path, **changes: Any) -> Config:
@@ -269,14 +268,19 @@ def load_settings(kind: type[AnySettings], path: str | Path, **changes: Any) -> 
         ConfigError: If the file cannot be read, has an unknown key, or a value is not possible.
             All that is wrong with the values is in the message.
     """
+    hint = ""
     try:
         file = find_config(path)
+        if file.name == str(path) and not file.exists():
+            hint = f"; the shipped ones: {', '.join(shipped_configs())}"
         content = read_yaml(file)
     except ValueError as error:
-        hint = ""
-        if Path(path).name == str(path):
-            hint = f"; the shipped ones: {', '.join(shipped_configs())}"
-        raise ConfigError(f"config {path} cannot be read: {error}{hint}") from None
+        raise ConfigError(f"{error}{hint}") from None
+    except OSError as error:
+        # Such as a name too long for any file.
+        raise ConfigError(
+            f"config {quoted(path)} cannot be read: {error.strerror or error}"
+        ) from None
     if not isinstance(content, dict):
         raise ConfigError(f"config {path} is not a mapping of keys to values")
     for key, command in _COMMANDS.items():

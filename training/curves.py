@@ -18,7 +18,6 @@ import typer
 from escoba_env.evaluation.plots import check_plot, save_plot
 
 from .commands import app_of, one_line, read_path
-from .config import ConfigError
 from .distil import CURVE
 from .folder import read_lines
 
@@ -70,7 +69,7 @@ def learned(run: Path) -> tuple[list[dict[str, Any]], dict[str, list[dict[str, A
         CurveError: If there is nothing to draw in the folder.
     """
     evaluations = run / EVALUATIONS
-    if evaluations.is_file():
+    if evaluations.exists():
         return _lines(evaluations, "decisions", "against"), {}
     rounds = {
         path.parent.name: _lines(path, "epoch") for path in sorted(run.glob(f"round-*/{CURVE}"))
@@ -87,8 +86,8 @@ def _lines(path: Path, *moment: str) -> list[dict[str, Any]]:
     """Reads the lines of a file, one for each moment: killed runs of old wrote some twice."""
     try:
         lines = {tuple(line[key] for key in moment): line for line in read_lines(path)}
-    except (OSError, ConfigError) as error:
-        raise CurveError(f"{path} cannot be read: {error}") from None
+    except ValueError as error:
+        raise CurveError(str(error)) from None
     except (KeyError, TypeError) as error:
         raise CurveError(f"{path} is of another version: {error}") from None
     if not lines:

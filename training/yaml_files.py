@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from escoba_env.files import brief, read_whole
+
 MAX_BYTES = 1 << 18
 MAX_DEPTH = 32
 MAX_NODES = 20_000
@@ -23,21 +25,13 @@ _DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, 
 
 
 def read_yaml(path: Path) -> Any:
-    """Reads a YAML file; nothing in it is run.
+    """Reads a config; nothing in it is run.
 
     Raises:
         ValueError: If it is no regular file, too large, not YAML, nested too deeply, or if a key
             stands twice in a mapping.
     """
-    try:
-        if not path.is_file():
-            raise ValueError("it is no file" if path.exists() else "there is no such file")
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ValueError(error.strerror or str(error)) from None
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"it is larger than {MAX_BYTES:,} bytes")
+    data = read_whole(path, MAX_BYTES, name="config")
     try:
         loader = yaml.SafeLoader(data.decode("utf-8"))
         node = loader.get_single_node()
@@ -50,7 +44,7 @@ def read_yaml(path: Path) -> Any:
         faults = [f"it is nested more than {MAX_DEPTH} deep"]
     except _DAMAGE as error:
         faults = [" ".join(str(error).split()) or type(error).__name__]
-    raise ValueError("; ".join(faults))
+    raise ValueError(f"config {brief(str(path))} cannot be read: {'; '.join(faults)}")
 
 
 def _faults(loader: yaml.SafeLoader, top: yaml.Node) -> Iterator[str]:
