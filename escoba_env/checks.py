@@ -234,7 +234,7 @@ def buffer(name: str, array: Any, shape: tuple[int, ...], dtype: Any) -> NDArray
         if array.shape == shape and array.dtype == dtype and array.flags.writeable:
             return array
         rest = "" if array.flags.writeable else ", read-only"
-        found = f"{quoted(array.dtype)} of shape {array.shape}{rest}"
+        found = f"{array.dtype!s:.80} of shape {array.shape}{rest}"
     else:
         found = quoted(array)
     wanted = f"a writeable {np.dtype(dtype)} array of shape {shape}"

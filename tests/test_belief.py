@@ -170,5 +170,5 @@ def test_a_learned_play_out_takes_the_same_worlds_in_any_slices(monkeypatch):
 
 @pytest.mark.parametrize("value", ["maybe", "1", "2.5"])
 def test_a_belief_that_is_neither_true_nor_false_is_refused(value):
-    with pytest.raises(ValueError, match=r"option belief=.*allowed: true or false"):
+    with pytest.raises(ValueError, match=r"option belief .*allowed: true or false"):
         load_policy(f"search:belief={value}")

@@ -359,7 +359,7 @@ def test_unknown_ladders_and_policies_are_refused() -> None:
         ({"opponents": (("greedy", float("nan")),)}, "weight nan of opponent 'greedy'"),
         ({"opponents": (("greedy", float("inf")),)}, "weights of opponents sum to inf"),
         ({"opponents": (("greedy", 10**400),)}, "weights of opponents sum to 10000"),
-        ({"opponents": (("greedy", 10**5000),)}, "weights of opponents sum to a whole number of"),
+        ({"opponents": (("greedy", 10**5000),)}, "weights of opponents sum to <a whole number of"),
         ({"opponents": (("greedy", "1"),)}, "weight '1' of opponent 'greedy'"),
         ({"opponents": (("greedy", True),)}, "weight True of opponent 'greedy'"),
     ],
