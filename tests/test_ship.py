@@ -318,9 +318,6 @@ def test_the_page_of_results_is_what_the_cards_say() -> None:
 
 def test_strengths_are_of_many_deals_drawn_for_the_card() -> None:
     for card in results.cards():
-        # This one is still to be measured so.
-        if card.name == "classic-2p-match":
-            continue
         strength = dict(card.strength)
         drawn = datetime.fromisoformat(strength.pop("seed_drawn"))
         assert drawn.tzinfo is not None
